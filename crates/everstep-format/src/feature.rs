@@ -1,0 +1,57 @@
+//! Named features per operation: what one must understand to read, write on top of, or collect around an attempt.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::FormatError;
+
+/// The operations that features are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Restoring or inspecting.
+    Read,
+    /// Saving on top (taking it as a parent, walking over it).
+    Write,
+    /// Collecting garbage in its neighbourhood.
+    Gc,
+}
+
+/// The features an attempt requires, per operation. Empty in format 1-draft unless a feature is used.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requires {
+    /// Needed to read.
+    #[serde(default)]
+    pub read: BTreeSet<String>,
+    /// Needed to write.
+    #[serde(default)]
+    pub write: BTreeSet<String>,
+    /// Needed to collect garbage.
+    #[serde(default)]
+    pub gc: BTreeSet<String>,
+}
+
+/// The features that this version understands, for every operation.
+pub const UNDERSTOOD: &[&str] = &[];
+
+impl Requires {
+    /// `Ok` if this version understands all that `operation` asks for.
+    ///
+    /// # Errors
+    /// [`FormatError::Unsupported`] naming the first feature that is not understood.
+    pub fn check(&self, operation: Operation) -> Result<(), FormatError> {
+        let (what, wanted) = match operation {
+            Operation::Read => ("read feature", &self.read),
+            Operation::Write => ("write feature", &self.write),
+            Operation::Gc => ("gc feature", &self.gc),
+        };
+        match wanted.iter().find(|feature| !UNDERSTOOD.contains(&feature.as_str())) {
+            None => Ok(()),
+            Some(feature) => Err(FormatError::Unsupported {
+                what,
+                found: feature.clone(),
+                supported: if UNDERSTOOD.is_empty() { "none yet".to_owned() } else { UNDERSTOOD.join(", ") },
+            }),
+        }
+    }
+}

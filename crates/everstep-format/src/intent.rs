@@ -1,0 +1,122 @@
+//! `runs/<run>/intents/<ordinal>`: the claim of one ordinal by one attempt.
+
+use serde::{Deserialize, Serialize};
+
+use crate::FormatError;
+use crate::feature::Requires;
+use crate::id::{AttemptId, SessionId};
+use crate::limits;
+use crate::name::{Ordinal, RunName, Step};
+use crate::sealed;
+
+const MAGIC: &str = "everstep-intent";
+
+/// A committed checkpoint named as parent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ParentRef {
+    /// Its run.
+    pub run: RunName,
+    /// Its ordinal in that run.
+    pub ordinal: Ordinal,
+    /// Its attempt.
+    pub attempt: AttemptId,
+}
+
+/// What an intent is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IntentKind {
+    /// Saving a checkpoint.
+    Save,
+    /// Ending every older session of the run; its decision is ABORT by definition.
+    Fence,
+}
+
+/// A claim of one ordinal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Intent {
+    magic: String,
+    /// Integer format version.
+    pub version: u32,
+    /// Features per operation.
+    #[serde(default)]
+    pub requires: Requires,
+    /// The run, as in the key.
+    pub run: RunName,
+    /// The ordinal, as in the key.
+    pub ordinal: Ordinal,
+    /// The attempt that claims it.
+    pub attempt: AttemptId,
+    /// The session that the attempt belongs to.
+    pub session: SessionId,
+    /// SAVE or FENCE.
+    pub kind: IntentKind,
+    /// Parents named, each read as COMMIT before this was written.
+    #[serde(default)]
+    pub parents: Vec<ParentRef>,
+    /// Training step; absent for a fence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Step>,
+    /// Writers of the attempt; 0 for a fence.
+    #[serde(default)]
+    pub world_size: u32,
+    /// Label of the job that opened the session. Advisory: it never decides safety.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Intent {
+    fn base(run: RunName, ordinal: Ordinal, attempt: AttemptId, session: SessionId, kind: IntentKind) -> Self {
+        Self {
+            magic: MAGIC.to_owned(),
+            version: crate::repository::FORMAT_VERSION,
+            requires: Requires::default(),
+            run,
+            ordinal,
+            attempt,
+            session,
+            kind,
+            parents: Vec::new(),
+            step: None,
+            world_size: 0,
+            job: None,
+            extra: serde_json::Map::new(),
+        }
+    }
+
+    /// A fence of `session`.
+    pub fn fence(run: RunName, ordinal: Ordinal, attempt: AttemptId, session: SessionId) -> Self {
+        Self::base(run, ordinal, attempt, session, IntentKind::Fence)
+    }
+
+    /// A save by `session`; parents, step, world size and label are set by the caller.
+    pub fn save(run: RunName, ordinal: Ordinal, attempt: AttemptId, session: SessionId) -> Self {
+        Self::base(run, ordinal, attempt, session, IntentKind::Save)
+    }
+
+    /// The stored bytes.
+    ///
+    /// # Errors
+    /// [`FormatError::TooLarge`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, FormatError> {
+        FormatError::within("parents of an attempt", self.parents.len() as u64, limits::PARENTS as u64)?;
+        sealed::seal("intent", self)
+    }
+
+    /// Reads the intent stored under `run` and `ordinal`.
+    ///
+    /// # Errors
+    /// [`FormatError::Corrupt`] also when it names another run or ordinal; [`FormatError::Unsupported`].
+    pub fn from_bytes(bytes: &[u8], run: &RunName, ordinal: Ordinal) -> Result<Self, FormatError> {
+        let intent: Self = sealed::open("intent", bytes)?;
+        sealed::expect("intent", "magic", &MAGIC, &intent.magic.as_str())?;
+        crate::repository::check_version(intent.version)?;
+        sealed::expect("intent", "run", run, &intent.run)?;
+        sealed::expect("intent", "ordinal", &ordinal, &intent.ordinal)?;
+        FormatError::within("parents of an attempt", intent.parents.len() as u64, limits::PARENTS as u64)?;
+        Ok(intent)
+    }
+}

@@ -1,0 +1,111 @@
+//! Names and numbers that people and protocols use: runs, ordinals, steps, ranks.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{FormatError, limits};
+
+/// A run's name: `[a-z0-9._-]`, starting with a letter or digit, at most 128 bytes.
+///
+/// Names that start with `_` are reserved for the protocol and cannot be made with [`RunName::new`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunName(String);
+
+impl RunName {
+    /// Checks and wraps a name.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] with the rule that `name` breaks.
+    pub fn new(name: &str) -> Result<Self, FormatError> {
+        let rule = format!(
+            "a run name has 1 to {} characters of a-z 0-9 . _ - and starts with a letter or digit; \
+             put hierarchy into the repository's address",
+            limits::RUN_NAME_BYTES
+        );
+        let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"._-".contains(&c);
+        let first_ok = name.bytes().next().is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        if !first_ok || name.len() > limits::RUN_NAME_BYTES || !name.bytes().all(allowed) {
+            let shown: String = name.chars().take(limits::RUN_NAME_BYTES).collect();
+            return Err(FormatError::invalid("run name", shown, rule));
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for RunName {
+    type Err = FormatError;
+    fn from_str(name: &str) -> Result<Self, FormatError> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<String> for RunName {
+    type Error = FormatError;
+    fn try_from(name: String) -> Result<Self, FormatError> {
+        Self::new(&name)
+    }
+}
+
+impl From<RunName> for String {
+    fn from(name: RunName) -> String {
+        name.0
+    }
+}
+
+/// The run-wide, dense, increasing number of an attempt. The first is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ordinal(pub u64);
+
+impl Ordinal {
+    /// The first ordinal of a run.
+    pub const FIRST: Self = Self(1);
+
+    /// The ordinal after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Ordinal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A training step, chosen by the trainer. Several checkpoints may carry the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Step(pub u64);
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// The number of one writer within an attempt, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rank(pub u32);
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}

@@ -1,0 +1,71 @@
+//! References that people write: `run`, `run@latest`, `run@step=N`, `run@ordinal=K`, `run@min=loss`, `run@max=acc`,
+//! `pin:NAME`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::FormatError;
+use crate::name::{Ordinal, RunName, Step};
+
+/// A checkpoint as a person names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckpointRef {
+    /// A checkpoint of a run.
+    Of(RunName, Which),
+    /// A pinned checkpoint.
+    Pin(RunName),
+}
+
+/// Which checkpoint of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// The newest.
+    Latest,
+    /// The newest with this step.
+    Step(Step),
+    /// Exactly this one.
+    Ordinal(Ordinal),
+    /// The one with the smallest metric of this name in its metadata; NaN never counts, ties go to the newest.
+    Min(String),
+    /// The one with the largest.
+    Max(String),
+}
+
+impl FromStr for CheckpointRef {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        let bad = || {
+            let rule = "expected RUN, RUN@latest, RUN@step=N, RUN@ordinal=K, RUN@min=METRIC, RUN@max=METRIC or pin:NAME";
+            FormatError::invalid("reference", text, rule)
+        };
+        if let Some(name) = text.strip_prefix("pin:") {
+            return Ok(Self::Pin(RunName::new(name)?));
+        }
+        let Some((run, which)) = text.split_once('@') else {
+            return Ok(Self::Of(RunName::new(text)?, Which::Latest));
+        };
+        let which = match which.split_once('=') {
+            None if which == "latest" => Which::Latest,
+            Some(("step", n)) => Which::Step(Step(n.parse().map_err(|_| bad())?)),
+            Some(("ordinal", n)) => Which::Ordinal(Ordinal(n.parse().map_err(|_| bad())?)),
+            Some(("min", metric)) if !metric.is_empty() => Which::Min(metric.to_owned()),
+            Some(("max", metric)) if !metric.is_empty() => Which::Max(metric.to_owned()),
+            _ => return Err(bad()),
+        };
+        Ok(Self::Of(RunName::new(run)?, which))
+    }
+}
+
+impl fmt::Display for CheckpointRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(run, Which::Latest) => write!(f, "{run}@latest"),
+            Self::Of(run, Which::Step(step)) => write!(f, "{run}@step={step}"),
+            Self::Of(run, Which::Ordinal(ordinal)) => write!(f, "{run}@ordinal={ordinal}"),
+            Self::Of(run, Which::Min(metric)) => write!(f, "{run}@min={metric}"),
+            Self::Of(run, Which::Max(metric)) => write!(f, "{run}@max={metric}"),
+            Self::Pin(name) => write!(f, "pin:{name}"),
+        }
+    }
+}

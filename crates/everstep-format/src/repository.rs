@@ -1,0 +1,137 @@
+//! `everstep.json`: what a repository is, written once when it is made.
+
+use serde::{Deserialize, Serialize};
+
+use crate::FormatError;
+use crate::feature::Requires;
+use crate::id::RepositoryId;
+use crate::limits;
+use crate::sealed;
+
+const MAGIC: &str = "everstep-repository";
+
+/// The integer format version that this crate writes and reads. 0 is 1-draft: it may still break.
+pub const FORMAT_VERSION: u32 = 0;
+
+/// The format version as people read it.
+pub const FORMAT_VERSION_NAME: &str = "1-draft";
+
+/// `Ok` for a version that this crate reads.
+///
+/// # Errors
+/// [`FormatError::Unsupported`].
+pub fn check_version(version: u32) -> Result<(), FormatError> {
+    if version == FORMAT_VERSION {
+        return Ok(());
+    }
+    Err(FormatError::Unsupported {
+        what: "format version",
+        found: version.to_string(),
+        supported: format!("{FORMAT_VERSION} ({FORMAT_VERSION_NAME})"),
+    })
+}
+
+/// How tensors are cut into chunks; fixed for the life of a repository, or dedup between its checkpoints would end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunking {
+    /// Elements of a grid block.
+    pub block_elements: u64,
+    /// Raw bytes of a grid block at most.
+    pub block_bytes: u64,
+    /// Overrides per name pattern (glob), first match wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<ChunkingOverride>,
+}
+
+/// Another block size for tensors whose name matches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkingOverride {
+    /// Glob over tensor names.
+    pub pattern: String,
+    /// Elements of a grid block.
+    pub block_elements: u64,
+}
+
+impl Default for Chunking {
+    fn default() -> Self {
+        Self { block_elements: limits::GRID_ELEMENTS, block_bytes: limits::GRID_BYTES, overrides: Vec::new() }
+    }
+}
+
+/// What the probe found out about the store's put-if-absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriterMode {
+    /// Contended creates had exactly one winner: any number of writers.
+    ManyWriters,
+    /// The user asked for it by name: one process at a time, for everything.
+    SingleWriter,
+}
+
+/// The contents of `everstep.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RepositoryConfig {
+    magic: String,
+    /// Integer format version.
+    pub version: u32,
+    /// The version as people read it.
+    pub version_name: String,
+    /// Features required since creation.
+    #[serde(default)]
+    pub requires: Requires,
+    /// The repository's id.
+    pub id: RepositoryId,
+    /// Block sizes.
+    pub chunking: Chunking,
+    /// What the store was found to be, or what the user asked for.
+    pub writers: WriterMode,
+    /// Wall-clock time of creation, RFC 3339, informational.
+    pub created: String,
+    /// Tool and version that made it.
+    pub tool: String,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: serde_json::Map<String, serde_json::Value>,
+}
+
+impl RepositoryConfig {
+    /// A new repository's configuration.
+    pub fn new(id: RepositoryId, chunking: Chunking, writers: WriterMode, created: String) -> Self {
+        Self {
+            magic: MAGIC.to_owned(),
+            version: FORMAT_VERSION,
+            version_name: FORMAT_VERSION_NAME.to_owned(),
+            requires: Requires::default(),
+            id,
+            chunking,
+            writers,
+            created,
+            tool: tool(),
+            extra: serde_json::Map::new(),
+        }
+    }
+
+    /// The stored bytes.
+    ///
+    /// # Errors
+    /// [`FormatError::TooLarge`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, FormatError> {
+        sealed::seal("everstep.json", self)
+    }
+
+    /// Reads `everstep.json`.
+    ///
+    /// # Errors
+    /// [`FormatError::Corrupt`], [`FormatError::Unsupported`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, FormatError> {
+        let config: Self = sealed::open("everstep.json", bytes)?;
+        sealed::expect("everstep.json", "magic", &MAGIC, &config.magic.as_str())?;
+        check_version(config.version)?;
+        Ok(config)
+    }
+}
+
+/// Name and version of this software, as written into manifests.
+pub fn tool() -> String {
+    format!("everstep {}", env!("CARGO_PKG_VERSION"))
+}

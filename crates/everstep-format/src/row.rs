@@ -1,0 +1,130 @@
+//! One row of the index: a piece of a tensor or object and where its bytes are.
+
+use std::sync::Arc;
+
+use crate::bounds::Bounds;
+use crate::codec::Codec;
+use crate::dtype::Dtype;
+use crate::id::{ChunkId, PackId};
+use crate::key::PackAddress;
+use crate::name::Rank;
+
+/// Tensor or object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// An n-dimensional array.
+    Tensor,
+    /// Non-tensor state: a canonical value or opaque bytes, seen as a one-dimensional array of bytes.
+    Object,
+}
+
+/// What the bytes of a named thing are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ElementType {
+    /// Elements of a tensor.
+    Dtype(Dtype),
+    /// An object in the canonical encoding of [`crate::value`]; stored name `value`.
+    Value,
+    /// An object of opaque bytes; stored name `bytes`.
+    Opaque,
+    /// A name that this version does not know: can be listed, not loaded.
+    Unknown(Arc<str>),
+}
+
+/// One piece. Rows are sorted by (name, rank, offset).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Fully qualified name (FQN).
+    pub name: Arc<str>,
+    /// Tensor or object.
+    pub kind: Kind,
+    /// Type of the elements.
+    pub element: ElementType,
+    /// Global shape; of an object, its length in bytes.
+    pub shape: Vec<u64>,
+    /// The box of this piece in global coordinates. Empty boxes appear only for tensors without elements.
+    pub bounds: Bounds,
+    /// The name whose storage this one shares in the trainer (a tie); its own rows are complete all the same.
+    pub alias_of: Option<Arc<str>>,
+    /// For rank-scoped state, the rank it belongs to.
+    pub rank: Option<Rank>,
+    /// Where the bytes are; `None` for a tensor or object without bytes.
+    pub piece: Option<Piece>,
+}
+
+/// The bytes of one piece: a range of one chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// Where in the raw chunk the piece starts.
+    pub chunk_offset: u64,
+    /// Raw bytes of the whole chunk.
+    pub raw_len: u64,
+    /// Where the chunk is stored.
+    pub location: Location,
+}
+
+/// Where a chunk is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Location {
+    /// The pack: owner attempt, rank and id.
+    pub pack: PackAddress,
+    /// Bytes of the pack.
+    pub pack_len: u64,
+    /// Where the encoded chunk starts in the pack.
+    pub pack_offset: u64,
+    /// Encoded bytes.
+    pub stored_len: u64,
+    /// How it is encoded.
+    pub codec: Codec,
+}
+
+impl ElementType {
+    /// The stored name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Dtype(dtype) => dtype.name(),
+            Self::Value => "value",
+            Self::Opaque => "bytes",
+            Self::Unknown(name) => name,
+        }
+    }
+
+    /// From the stored name.
+    pub fn from_name(name: &str) -> Self {
+        match name {
+            "value" => Self::Value,
+            "bytes" => Self::Opaque,
+            _ => name.parse().map_or_else(|_| Self::Unknown(name.into()), Self::Dtype),
+        }
+    }
+
+    /// Bytes of `elements` elements; `None` on overflow or for an unknown type.
+    pub fn byte_len(&self, elements: u64) -> Option<u64> {
+        match self {
+            Self::Dtype(dtype) => dtype.byte_len(elements),
+            Self::Value | Self::Opaque => Some(elements),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl Row {
+    /// Raw bytes of this piece; `None` on overflow or for an unknown type.
+    pub fn byte_len(&self) -> Option<u64> {
+        self.element.byte_len(self.bounds.elements()?)
+    }
+
+    /// The order of rows in an index.
+    pub fn sort_key(&self) -> (&str, Option<Rank>, &[u64]) {
+        (&self.name, self.rank, &self.bounds.offset)
+    }
+}
+
+impl Location {
+    /// The id of the pack.
+    pub fn pack_id(&self) -> PackId {
+        self.pack.pack
+    }
+}

@@ -1,0 +1,66 @@
+//! What can go wrong in the protocol.
+
+use everstep_format::FormatError;
+use everstep_format::key::Key;
+use everstep_format::name::{Ordinal, RunName};
+use everstep_store::StoreError;
+
+/// A failed protocol step.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepoError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An object is not what it must be.
+    #[error("{key}: {source}")]
+    Object {
+        /// The object.
+        key: Key,
+        /// What is wrong.
+        source: FormatError,
+    },
+    /// An object that must be there is not.
+    #[error("{key} is missing, although {because}; run `ckpt-inspect verify`")]
+    Missing {
+        /// The object.
+        key: Key,
+        /// Why it must be there.
+        because: String,
+    },
+    /// A name, shape or setting that cannot be accepted.
+    #[error(transparent)]
+    Invalid(#[from] FormatError),
+    /// There is no repository, run or checkpoint of that name.
+    #[error("{0} not found")]
+    NotFound(String),
+    /// The attempt exists but was never committed.
+    #[error("attempt {ordinal} of run {run} is not a checkpoint: {why}")]
+    Incomplete {
+        /// Run.
+        run: RunName,
+        /// Ordinal.
+        ordinal: Ordinal,
+        /// Undecided or aborted, and by whom.
+        why: String,
+    },
+    /// The checkpoint has been expired.
+    #[error("checkpoint {ordinal} of run {run} has expired")]
+    Expired {
+        /// Run.
+        run: RunName,
+        /// Ordinal.
+        ordinal: Ordinal,
+    },
+    /// Somebody else writes this run.
+    #[error("conflict on run {run}: {why}")]
+    Conflict {
+        /// Run.
+        run: RunName,
+        /// By whom, since when, what to do.
+        why: String,
+    },
+    /// The store's create is not atomic, or a repository is already there, or an option is missing.
+    #[error("{0}")]
+    Refused(String),
+}
