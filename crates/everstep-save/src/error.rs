@@ -1,0 +1,101 @@
+//! What can go wrong with a save, and what is left of it.
+
+use everstep_format::FormatError;
+use everstep_format::bounds::Bounds;
+use everstep_format::key::Key;
+use everstep_format::name::{Ordinal, RunName};
+use everstep_repo::RepoError;
+use everstep_store::StoreError;
+
+/// A failed save. Except for [`SaveError::Unknown`], nothing was committed and the attempt was given up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// The protocol, or reading a parent's index, failed.
+    #[error(transparent)]
+    Repo(RepoError),
+    /// Somebody else took the run over, or aborted the attempt.
+    #[error(transparent)]
+    Conflict(RepoError),
+    /// The store gave no answer to the commit that can be trusted. The checkpoint may exist; nothing was deleted.
+    #[error(
+        "it is unknown whether checkpoint {ordinal} of run {run} was committed ({cause}); list the run once the store \
+         answers again"
+    )]
+    Unknown {
+        /// Run.
+        run: RunName,
+        /// Ordinal.
+        ordinal: Ordinal,
+        /// The last answer.
+        cause: StoreError,
+    },
+    /// A pack, the index or the refs could not be stored.
+    #[error("{key}, which holds {holds}, could not be stored: {cause}")]
+    Upload {
+        /// The object.
+        key: Key,
+        /// Whose bytes it holds, for people.
+        holds: String,
+        /// Why.
+        cause: StoreError,
+    },
+    /// Packs were handed to the store and never answered for: the runtime dropped the tasks.
+    #[error(
+        "{lost} of {started} uploads ended without an answer; was the runtime shut down during the save?"
+    )]
+    UploadsLost {
+        /// Packs without an answer.
+        lost: u64,
+        /// Packs handed over.
+        started: u64,
+    },
+    /// The bytes of a tensor could not be read.
+    #[error("the bytes of {tensor:?} at {offset} could not be read: {source}")]
+    Source {
+        /// The tensor.
+        tensor: String,
+        /// Offset in its source.
+        offset: u64,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A tensor or object that cannot be saved as it is described.
+    #[error("{name:?} cannot be saved: {detail}")]
+    Invalid {
+        /// The name, shortened where it is long.
+        name: String,
+        /// The rule it breaks, expected and found.
+        detail: String,
+    },
+    /// The shards of a tensor leave gaps or overlap.
+    #[error("the shards of {tensor:?} do not make up the tensor: {detail}")]
+    Coverage {
+        /// The tensor.
+        tensor: String,
+        /// The gap, or the two boxes.
+        detail: String,
+    },
+    /// Two replicas of one box differ.
+    #[error(
+        "two replicas of {tensor:?} differ in {bounds}: all ranks that hold a box must hold the same bytes"
+    )]
+    Replicas {
+        /// The tensor.
+        tensor: String,
+        /// The part of the box in which they differ.
+        bounds: Bounds,
+    },
+    /// Metadata, index or refs beyond what the format can hold.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+}
+
+impl From<RepoError> for SaveError {
+    fn from(error: RepoError) -> Self {
+        match error {
+            RepoError::Conflict { .. } => Self::Conflict(error),
+            other => Self::Repo(other),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How a save is asked for and what it reports.
+
+use everstep_format::limits;
+use everstep_format::name::Step;
+use everstep_repo::{Checkpoint, Parents};
+use rayon::ThreadPool;
+
+use crate::known::SaveCache;
+
+/// What is saved under which step, and against which parents.
+#[derive(Debug, Clone)]
+pub struct SaveOptions {
+    /// Training step.
+    pub step: Step,
+    /// Checkpoints to deduplicate against.
+    pub parents: Parents,
+    /// The user's metadata, up to [`limits::METADATA_BYTES`] as JSON.
+    pub metadata: serde_json::Map<String, serde_json::Value>,
+    /// Ranks of the training job; informational.
+    pub world_size: u32,
+}
+
+impl SaveOptions {
+    /// A save at `step` against the latest checkpoint, without metadata.
+    pub fn at(step: u64) -> Self {
+        Self { step: Step(step), parents: Parents::Latest, metadata: serde_json::Map::new(), world_size: 1 }
+    }
+}
+
+/// Limits of memory and concurrency, and how chunks are packed.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Bytes at most that are gathered, encoded, waiting or being uploaded. Raised to what one pack and one chunk of the
+    /// state need, when it is less.
+    pub bytes_in_flight: u64,
+    /// Packs being uploaded at once.
+    pub uploads: usize,
+    /// Encoded bytes at which a pack of small chunks is closed, at most [`limits::PACK_BYTES`] less one small chunk.
+    pub pack_target: u64,
+    /// Whether chunks are compressed where that pays.
+    pub compress: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            bytes_in_flight: 256 << 20,
+            uploads: 16,
+            pack_target: limits::PACK_TARGET_BYTES,
+            compress: true,
+        }
+    }
+}
+
+/// What a save works with.
+#[derive(Clone, Copy)]
+pub struct Tools<'a> {
+    /// Threads for hashing and encoding.
+    pub pool: &'a ThreadPool,
+    /// Limits.
+    pub settings: &'a Settings,
+    /// Who is told how far it is; `&()` for nobody.
+    pub progress: &'a dyn Progress,
+    /// The chunks of recent checkpoints, so that a save need not read back the index that the one before wrote. Keep
+    /// one beside the session.
+    pub cache: &'a SaveCache,
+}
+
+/// Hears how far a save is. Called from the saving task.
+pub trait Progress: Send + Sync {
+    /// Raw bytes of the whole state, once.
+    fn planned(&self, raw_bytes: u64) {
+        let _ = raw_bytes;
+    }
+
+    /// So many more raw bytes were hashed and found known, or encoded.
+    fn processed(&self, raw_bytes: u64) {
+        let _ = raw_bytes;
+    }
+
+    /// So many more bytes of packs were stored.
+    fn uploaded(&self, bytes: u64) {
+        let _ = bytes;
+    }
+}
+
+impl Progress for () {}
+
+/// What a save did.
+#[derive(Debug, Clone)]
+pub struct SaveReport {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// Named tensors.
+    pub tensors: u64,
+    /// Named objects, each rank's counted.
+    pub objects: u64,
+    /// Raw bytes of all tensors and objects.
+    pub raw_bytes: u64,
+    /// Distinct chunks stored by this save.
+    pub chunks_uploaded: u64,
+    /// Distinct chunks referenced where a parent has them.
+    pub chunks_reused: u64,
+    /// Raw bytes of the chunks stored.
+    pub new_raw_bytes: u64,
+    /// Raw bytes of the chunks referenced.
+    pub reused_raw_bytes: u64,
+    /// Bytes of the packs written.
+    pub bytes_uploaded: u64,
+    /// Packs written.
+    pub packs: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+}
