@@ -1,25 +1,31 @@
 //! Named checks that hold for every sound checkpoint; run before a commit and by `verify`.
 
-use crate::bounds::Bounds;
+use std::collections::{HashMap, HashSet};
+
 use crate::FormatError;
-use crate::row::Row;
+use crate::bounds::{self, Bounds};
+use crate::grid;
+use crate::id::{AttemptId, ChunkId};
+use crate::key::PackAddress;
+use crate::limits;
+use crate::row::{ElementType, Kind, Location, Piece, Row};
+
+mod cover;
+
+pub use cover::boxes_cover;
 
 /// Rows are sorted by [`Row::sort_key`], without equal keys.
 ///
 /// # Errors
 /// [`FormatError::Invalid`] naming the first pair out of order.
 pub fn rows_are_sorted(rows: &[Row]) -> Result<(), FormatError> {
-    let _ = rows;
-    unimplemented!()
-}
-
-/// `boxes` cover `shape` without gap and without overlap.
-///
-/// # Errors
-/// [`FormatError::Invalid`] naming a gap or the two boxes that overlap.
-pub fn boxes_cover(name: &str, shape: &[u64], boxes: &[&Bounds]) -> Result<(), FormatError> {
-    let _ = (name, shape, boxes);
-    unimplemented!()
+    match rows.windows(2).find(|pair| pair[0].sort_key() >= pair[1].sort_key()) {
+        None => Ok(()),
+        Some(pair) => {
+            let found = format!("{} before {}", label(&pair[0]), label(&pair[1]));
+            Err(FormatError::invalid("index", found, "rows sorted by name, rank and offset, each once"))
+        }
+    }
 }
 
 /// Every rule that the rows of one checkpoint must keep on their own: names and shapes within limits, one kind, type
@@ -28,6 +34,198 @@ pub fn boxes_cover(name: &str, shape: &[u64], boxes: &[&Bounds]) -> Result<(), F
 /// # Errors
 /// The first [`FormatError`], naming tensor and piece.
 pub fn rows_are_sound(rows: &[Row]) -> Result<(), FormatError> {
-    let _ = rows;
-    unimplemented!()
+    rows_are_sorted(rows)?;
+    rows.iter().try_for_each(row_is_sound)?;
+    for same_name in rows.chunk_by(|a, b| a.name == b.name) {
+        names_agree(same_name)?;
+    }
+    for state in rows.chunk_by(|a, b| a.name == b.name && a.rank == b.rank) {
+        state_is_whole(state)?;
+    }
+    aliases_exist(rows)?;
+    chunks_have_one_place(rows)
 }
+
+/// The rows of W4: each refers to a pack of the attempt `own`, or to a chunk exactly where the index of a confirmed
+/// parent has it, which `is_confirmed` tells of a piece's chunk, raw length and location.
+///
+/// # Errors
+/// [`FormatError::Invalid`] naming the first tensor whose chunk is neither.
+pub fn rows_refer_to(
+    rows: &[Row],
+    own: AttemptId,
+    is_confirmed: impl Fn(&Piece) -> bool,
+) -> Result<(), FormatError> {
+    let stray = |row: &&Row| {
+        row.piece.as_ref().is_some_and(|piece| piece.location.pack.attempt != own && !is_confirmed(piece))
+    };
+    let Some((row, piece)) = rows.iter().find(stray).and_then(|row| Some((row, row.piece.as_ref()?))) else {
+        return Ok(());
+    };
+    let found = format!("{}: chunk {} in pack {}", label(row), piece.chunk, piece.location.pack.pack);
+    let rule = "a chunk is in a pack of the own attempt, or where the index of a confirmed parent has it";
+    Err(FormatError::invalid("reference", found, rule))
+}
+
+/// What one row must keep on its own.
+///
+/// # Errors
+/// [`FormatError::Invalid`] or [`FormatError::TooLarge`], naming tensor and box.
+pub fn row_is_sound(row: &Row) -> Result<(), FormatError> {
+    FormatError::within("bytes of a name", row.name.len() as u64, limits::STATE_NAME_BYTES as u64)?;
+    FormatError::within("dimensions of a tensor", row.shape.len() as u64, limits::DIMENSIONS as u64)?;
+    row.bounds.check_inside(&row.shape).map_err(|e| about(row, &e))?;
+    grid::keeps_bytes_whole(&row.shape, &row.element, &row.bounds).map_err(|e| about(row, &e))?;
+    let kinds_fit = match (&row.element, row.kind) {
+        (ElementType::Value | ElementType::Opaque, kind) => kind == Kind::Object && row.shape.len() == 1,
+        (ElementType::Dtype(_), kind) => kind == Kind::Tensor,
+        (ElementType::Unknown(_), _) => true,
+    };
+    if !kinds_fit {
+        let found =
+            format!("{}: {:?} of {} and shape {:?}", label(row), row.kind, row.element.name(), row.shape);
+        return Err(FormatError::invalid(
+            "row",
+            found,
+            "tensors have a dtype; objects are value or bytes, of one dimension",
+        ));
+    }
+    match &row.piece {
+        None if row.bounds.is_empty() => Ok(()),
+        Some(piece) if !row.bounds.is_empty() => piece_fits(row, piece),
+        _ => Err(FormatError::invalid("row", label(row), "a chunk exactly when the box has elements")),
+    }
+}
+
+fn piece_fits(row: &Row, piece: &Piece) -> Result<(), FormatError> {
+    let bytes = row.byte_len();
+    if bytes.is_none() && !matches!(row.element, ElementType::Unknown(_)) {
+        return Err(FormatError::invalid("row", label(row), "a box whose bytes can be counted in 64 bits"));
+    }
+    let end = piece.chunk_offset.checked_add(bytes.unwrap_or(0));
+    if !end.is_some_and(|end| end <= piece.raw_len && piece.raw_len <= limits::CHUNK_RAW_BYTES) {
+        let found =
+            format!("{}: {bytes:?} bytes from {} of {}", label(row), piece.chunk_offset, piece.raw_len);
+        let rule = format!("a piece inside its chunk of at most {} bytes", limits::CHUNK_RAW_BYTES);
+        return Err(FormatError::invalid("row", found, rule));
+    }
+    location_fits(&piece.location).map_err(|e| about(row, &e))
+}
+
+/// The stored chunk lies inside its pack, at a multiple of [`limits::PACK_ALIGNMENT`], and both keep to their limits.
+///
+/// # Errors
+/// [`FormatError::Invalid`].
+pub fn location_fits(location: &Location) -> Result<(), FormatError> {
+    let Location { pack, pack_len, pack_offset, stored_len, .. } = location;
+    let inside = pack_offset.checked_add(*stored_len).is_some_and(|end| end <= *pack_len);
+    let sizes =
+        *stored_len > 0 && *stored_len <= limits::CHUNK_STORED_BYTES && *pack_len <= limits::PACK_BYTES;
+    if inside && sizes && *pack_offset > 0 && pack_offset.is_multiple_of(limits::PACK_ALIGNMENT) {
+        return Ok(());
+    }
+    let found = format!("{stored_len} bytes from {pack_offset} of pack {} of {pack_len} bytes", pack.pack);
+    let rule = format!(
+        "a chunk of at most {} bytes inside a pack of at most {}, from a multiple of {}",
+        limits::CHUNK_STORED_BYTES,
+        limits::PACK_BYTES,
+        limits::PACK_ALIGNMENT
+    );
+    Err(FormatError::invalid("location", found, rule))
+}
+
+/// One kind per name, and either rank-scoped or not.
+fn names_agree(same_name: &[Row]) -> Result<(), FormatError> {
+    let first = &same_name[0];
+    match same_name.iter().find(|row| row.kind != first.kind || row.rank.is_some() != first.rank.is_some()) {
+        None => Ok(()),
+        Some(row) => {
+            let found = format!("{} and {}", label(first), label(row));
+            Err(FormatError::invalid(
+                "name",
+                found,
+                "one kind per name, with a rank for all of its rows or for none",
+            ))
+        }
+    }
+}
+
+/// One type, shape and alias per tensor or object, and boxes that cover it.
+fn state_is_whole(state: &[Row]) -> Result<(), FormatError> {
+    let first = &state[0];
+    let same = |row: &&Row| {
+        row.element == first.element && row.shape == first.shape && row.alias_of == first.alias_of
+    };
+    if let Some(other) = state.iter().find(|row| !same(row)) {
+        let describe = |row: &Row| format!("{} {:?} alias {:?}", row.element.name(), row.shape, row.alias_of);
+        let found = format!("{}: {} and {}", label(other), describe(first), describe(other));
+        return Err(FormatError::invalid("tensor", found, "one dtype, shape and alias for all its pieces"));
+    }
+    let boxes: Vec<&Bounds> = state.iter().map(|row| &row.bounds).collect();
+    boxes_cover(&first.name, &first.shape, &boxes)
+}
+
+fn aliases_exist(rows: &[Row]) -> Result<(), FormatError> {
+    if rows.iter().all(|row| row.alias_of.is_none()) {
+        return Ok(());
+    }
+    let names: HashSet<&str> = rows.iter().map(|row| &*row.name).collect();
+    let sound = |row: &Row| row.alias_of.as_ref().is_none_or(|of| *of != row.name && names.contains(&**of));
+    match rows.iter().find(|row| !sound(row)) {
+        None => Ok(()),
+        Some(row) => {
+            let found = format!("{} alias of {:?}", label(row), row.alias_of);
+            Err(FormatError::invalid("alias", found, "another name of the same checkpoint"))
+        }
+    }
+}
+
+/// One location and raw length per chunk, one length per pack.
+fn chunks_have_one_place(rows: &[Row]) -> Result<(), FormatError> {
+    let mut places: HashMap<ChunkId, &Piece> = HashMap::new();
+    let mut packs: HashMap<PackAddress, u64> = HashMap::new();
+    for row in rows {
+        let Some(piece) = &row.piece else { continue };
+        let first = places.entry(piece.chunk).or_insert(piece);
+        let same_place = first.location == piece.location && first.raw_len == piece.raw_len;
+        let pack_len = *packs.entry(piece.location.pack).or_insert(piece.location.pack_len);
+        if !same_place || pack_len != piece.location.pack_len {
+            let found = format!("{}: chunk {} at {:?}", label(row), piece.chunk, piece.location);
+            let rule = format!("one location and length per chunk and pack, such as {:?}", first.location);
+            return Err(FormatError::invalid("chunk", found, rule));
+        }
+    }
+    Ok(())
+}
+
+/// Name, rank and box of a row, for messages; a long name is shortened.
+fn label(row: &Row) -> String {
+    let name = shown(&row.name);
+    match row.rank {
+        Some(rank) => format!("{name:?} of rank {rank} {}", row.bounds),
+        None => format!("{name:?} {}", row.bounds),
+    }
+}
+
+/// A name for messages, shortened where it is long.
+fn shown(name: &str) -> String {
+    let mut short: String = name.chars().take(200).collect();
+    if short.len() < name.len() {
+        short.push('\u{2026}');
+    }
+    short
+}
+
+fn about(row: &Row, error: &FormatError) -> FormatError {
+    FormatError::invalid("row", label(row), error.to_string())
+}
+
+/// Elements of `shape`, which must be countable.
+fn countable(name: &str, shape: &[u64]) -> Result<u64, FormatError> {
+    bounds::elements(shape).ok_or_else(|| {
+        FormatError::invalid("shape", format!("{:?} {shape:?}", shown(name)), "fewer than 2^64 elements")
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod marker;
 pub mod name;
 pub mod pack;
+pub mod pattern;
 pub mod reference;
 pub mod refs;
 pub mod repository;

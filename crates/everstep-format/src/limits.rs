@@ -55,3 +55,7 @@ pub const VALUE_BYTES: u64 = 256 << 20;
 pub const VALUE_DEPTH: usize = 128;
 /// Bytes of a job's label.
 pub const LABEL_BYTES: usize = 256;
+/// Bytes of a glob pattern.
+pub const PATTERN_BYTES: u64 = 4096;
+/// Corners looked at while checking that a tensor's boxes cover it: 100,000 boxes of a grid take some 400,000.
+pub const COVER_STEPS: u64 = 32 << 20;

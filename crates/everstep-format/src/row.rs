@@ -100,6 +100,15 @@ impl ElementType {
         }
     }
 
+    /// Bits of one element; `None` for an unknown type.
+    pub fn bits(&self) -> Option<u64> {
+        match self {
+            Self::Dtype(dtype) => Some(dtype.bits()),
+            Self::Value | Self::Opaque => Some(8),
+            Self::Unknown(_) => None,
+        }
+    }
+
     /// Bytes of `elements` elements; `None` on overflow or for an unknown type.
     pub fn byte_len(&self, elements: u64) -> Option<u64> {
         match self {

@@ -1,0 +1,169 @@
+use super::*;
+use proptest::prelude::*;
+
+fn b(offset: &[u64], extent: &[u64]) -> Bounds {
+    Bounds { offset: offset.to_vec(), extent: extent.to_vec() }
+}
+
+fn cover(shape: &[u64], boxes: &[Bounds]) -> Result<(), FormatError> {
+    boxes_cover("model.w", shape, &boxes.iter().collect::<Vec<_>>())
+}
+
+fn message(shape: &[u64], boxes: &[Bounds]) -> String {
+    cover(shape, boxes).unwrap_err().to_string()
+}
+
+#[test]
+fn boxes_that_tile_a_shape_cover_it() {
+    cover(&[], &[b(&[], &[])]).unwrap();
+    cover(&[5], &[b(&[2], &[3]), b(&[0], &[2])]).unwrap();
+    cover(&[4, 4], &[b(&[0, 0], &[4, 1]), b(&[0, 1], &[1, 3]), b(&[1, 1], &[3, 3])]).unwrap();
+    let pinwheel = [
+        b(&[0, 0], &[1, 2]),
+        b(&[0, 2], &[2, 1]),
+        b(&[2, 1], &[1, 2]),
+        b(&[1, 0], &[2, 1]),
+        b(&[1, 1], &[1, 1]),
+    ];
+    cover(&[3, 3], &pinwheel).unwrap();
+}
+
+#[test]
+fn a_gap_is_named_by_its_first_element() {
+    assert!(message(&[5], &[b(&[0], &[2]), b(&[3], &[2])]).contains("no box has element [2]"));
+    let holed = [b(&[0, 0], &[4, 1]), b(&[0, 1], &[1, 3]), b(&[1, 2], &[3, 2])];
+    let text = message(&[4, 4], &holed);
+    assert!(text.contains("\\\"model.w\\\"") && text.contains("no box has element [1, 1]"), "{text}");
+    assert!(message(&[4], &[]).contains("no box has element [0]"));
+    assert!(message(&[], &[]).contains("no box has element []"));
+}
+
+#[test]
+fn overlapping_boxes_are_both_named() {
+    let text = message(&[4], &[b(&[0], &[3]), b(&[2], &[2])]);
+    assert!(text.contains("offset [0] extent [3] and offset [2] extent [2] overlap at [2]"), "{text}");
+    assert!(message(&[4], &[b(&[0], &[4]), b(&[0], &[4])]).contains("overlap at [0]"));
+}
+
+#[test]
+fn boxes_outside_the_shape_are_refused_without_overflow() {
+    assert!(cover(&[4], &[b(&[0], &[5])]).is_err());
+    assert!(cover(&[4], &[b(&[u64::MAX], &[2])]).is_err());
+    assert!(cover(&[4], &[b(&[0, 0], &[4, 1])]).is_err());
+    assert!(cover(&[1 << 62, 4], &[]).unwrap_err().to_string().contains("2^64"));
+}
+
+/// C31: tensors without elements have one row, which is the whole.
+#[test]
+fn c31_a_tensor_without_elements_is_covered_by_one_empty_box() {
+    for shape in [&[0][..], &[0, 3], &[3, 0, 5]] {
+        cover(shape, &[Bounds::whole(shape)]).unwrap();
+        assert!(cover(shape, &[]).is_err());
+        assert!(cover(shape, &[Bounds::whole(shape), Bounds::whole(shape)]).is_err());
+    }
+}
+
+#[test]
+fn a_hundred_thousand_boxes_are_checked_without_pairwise_work() {
+    let mut boxes = Vec::new();
+    for row in 0..400 {
+        for column in 0..250 {
+            let shift = row % 3;
+            let width = if column == 249 { 4 - shift } else { 4 };
+            let offset = if column == 0 { 0 } else { column * 4 + shift };
+            boxes.push(b(&[row, offset], &[1, if column == 0 { 4 + shift } else { width }]));
+        }
+    }
+    let borrowed: Vec<&Bounds> = boxes.iter().collect();
+    boxes_cover("w", &[400, 1000], &borrowed).unwrap();
+    assert!(boxes_cover("w", &[400, 1000], &borrowed[..99_999]).is_err());
+}
+
+#[test]
+fn hostile_irregular_boxes_meet_a_limit_instead_of_hanging() {
+    let boxes: Vec<Bounds> =
+        (0..64u64).map(|i| b(&[i; 64], &[64 - i / 2; 64].map(|e| e - i / 2 - i % 2))).collect();
+    let error = cover(&[1 + 64; 64], &boxes);
+    assert!(error.is_err());
+    let nested: Vec<Bounds> = (0..40u64).map(|i| b(&[i; 9], &[100 - 2 * i; 9])).collect();
+    assert!(cover(&[100; 9], &nested).is_err());
+}
+
+fn pieces() -> impl Strategy<Value = (Vec<u64>, Vec<Bounds>)> {
+    let shape = prop::collection::vec(1u64..5, 1..4);
+    shape.prop_flat_map(|shape| {
+        let axes: Vec<_> = shape
+            .iter()
+            .map(|&n| (0..n).prop_flat_map(move |start| (Just(start), 1..=n - start)).boxed())
+            .collect();
+        let one = axes.prop_map(|axes| {
+            let (offset, extent) = axes.into_iter().unzip();
+            Bounds { offset, extent }
+        });
+        (Just(shape), prop::collection::vec(one, 0..6))
+    })
+}
+
+fn counts(shape: &[u64], boxes: &[Bounds]) -> Vec<usize> {
+    let total = bounds::elements(shape).unwrap();
+    (0..total)
+        .map(|flat| {
+            let mut rest = flat;
+            let mut point: Vec<u64> = shape
+                .iter()
+                .rev()
+                .map(|n| {
+                    let at = rest % n;
+                    rest /= n;
+                    at
+                })
+                .collect();
+            point.reverse();
+            let inside = |x: &&Bounds| (0..point.len()).all(|d| (x.offset[d]..x.end(d)).contains(&point[d]));
+            boxes.iter().filter(inside).count()
+        })
+        .collect()
+}
+
+/// Cuts `boxes[0]`, the whole, again and again.
+fn cut(shape: &[u64], cuts: &[(usize, usize, u64)]) -> Vec<Bounds> {
+    let mut boxes = vec![Bounds::whole(shape)];
+    for (which, d, at) in cuts {
+        let (which, d) = (which % boxes.len(), d % shape.len());
+        let extent = boxes[which].extent[d];
+        if extent < 2 {
+            continue;
+        }
+        let at = 1 + at % (extent - 1);
+        let mut upper = boxes[which].clone();
+        upper.offset[d] += at;
+        upper.extent[d] -= at;
+        boxes[which].extent[d] = at;
+        boxes.push(upper);
+    }
+    boxes
+}
+
+proptest! {
+    #[test]
+    fn coverage_agrees_with_counting_every_element((shape, boxes) in pieces()) {
+        let sound = counts(&shape, &boxes).iter().all(|&n| n == 1);
+        prop_assert_eq!(cover(&shape, &boxes).is_ok(), sound);
+    }
+
+    #[test]
+    fn any_cutting_covers_and_any_loss_or_copy_does_not(
+        shape in prop::collection::vec(1u64..20, 1..5),
+        cuts in prop::collection::vec((any::<usize>(), any::<usize>(), any::<u64>()), 0..40),
+        victim in any::<usize>(),
+    ) {
+        let mut boxes = cut(&shape, &cuts);
+        prop_assert!(cover(&shape, &boxes).is_ok());
+        let victim = victim % boxes.len();
+        boxes.push(boxes[victim].clone());
+        prop_assert!(message(&shape, &boxes).contains("overlap"));
+        boxes.pop();
+        boxes.remove(victim);
+        prop_assert!(message(&shape, &boxes).contains("no box has element"));
+    }
+}
