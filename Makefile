@@ -1,0 +1,32 @@
+# Two commands set everything up on a fresh machine that has a Rust toolchain, Python 3 and a C compiler:
+#   make demo   builds, then saves, checks, changes and exports a real model on a local directory
+#   make test   everything CI runs
+.PHONY: demo test test-long lint build tools bench fixtures clean-demo help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+build: ## compile everything that the tests need
+	cargo build --workspace --all-targets --locked
+
+tools: ## install the servers and checkers that the tests use (pinned)
+	scripts/install-test-tools.sh
+
+demo: ## a real model: import, verify, save a changed copy, read, export, compare
+	scripts/demo.sh
+
+lint: tools ## formatting, clippy, licences and sources of the dependencies
+	scripts/lint.sh
+
+test: ## everything CI runs; prints how long each part took
+	scripts/test.sh
+
+test-long: ## longer simulations, larger models, more seeds
+	scripts/test.sh --long
+
+bench: ## figures with references measured in the same run
+	scripts/bench.sh
+
+fixtures: ## write fixtures/draft and fixtures/vectors anew (1-draft may still break; a released format never changes)
+	EVERSTEP_WRITE_FIXTURES=1 cargo test --locked -p everstep-tests --test fixtures
+	EVERSTEP_WRITE_FIXTURES=1 cargo test --locked -p everstep-format vectors

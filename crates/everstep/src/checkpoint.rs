@@ -1,0 +1,113 @@
+//! One committed checkpoint: look, read, restore.
+
+use everstep_format::bounds::Bounds;
+use everstep_format::decision::Manifest;
+use everstep_format::name::Rank;
+use everstep_repo::Checkpoint as Inner;
+use everstep_restore::{CheckpointReader, Tools};
+
+use crate::progress::Watched;
+use crate::{Entry, Error, Progress, Repository, RestoreOptions, RestoreReport, Selection, StoredContent, Target};
+
+/// A checkpoint that was read as committed and not expired.
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    repository: Repository,
+    reader: CheckpointReader,
+    inner: Inner,
+}
+
+impl Checkpoint {
+    pub(crate) fn new(repository: Repository, inner: Inner) -> Self {
+        let reader = CheckpointReader::new(&repository.inner, inner.clone());
+        Self { repository, reader, inner }
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    /// What it says of itself: run, ordinal, step, parents, totals, metadata.
+    pub fn manifest(&self) -> &Manifest {
+        &self.inner.manifest
+    }
+
+    /// This checkpoint as a parent to deduplicate against.
+    pub fn as_parent(&self) -> everstep_repo::Parents {
+        everstep_repo::Parents::These(vec![self.inner.clone()])
+    }
+
+    /// Tensors and objects, in name order, without reading any of their data.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Expired`, `Unreachable`.
+    pub fn entries(&self, selection: &Selection) -> Result<Vec<Entry>, Error> {
+        Ok(self.repository.engine.runtime.block_on(self.reader.entries(selection))?)
+    }
+
+    /// One entry by name, by at most two ranged reads.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Expired`, `Unreachable`.
+    pub fn entry(&self, name: &str) -> Result<Option<Entry>, Error> {
+        Ok(self.repository.engine.runtime.block_on(self.reader.entry(name))?)
+    }
+
+    /// Restores boxes of tensors into the caller's memory, every chunk verified. Schema errors leave it untouched;
+    /// after any other error its contents are unspecified.
+    ///
+    /// # Errors
+    /// `SchemaMismatch` (missing, unexpected, shape, dtype), `Corrupt`, `Expired`, `Unreachable`.
+    pub fn load(&self, targets: Vec<Target<'_>>, options: &RestoreOptions) -> Result<RestoreReport, Error> {
+        self.load_with(targets, options, &())
+    }
+
+    /// [`Checkpoint::load`], reporting progress.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint::load`].
+    pub fn load_with(
+        &self,
+        targets: Vec<Target<'_>>,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<RestoreReport, Error> {
+        let restored = |tools: &Tools<'_>| {
+            let runtime = &self.repository.engine.runtime;
+            runtime.block_on(everstep_restore::restore(&self.reader, targets, options, tools))
+        };
+        self.with_tools(progress, restored)
+    }
+
+    /// Reads one tensor, or a box of it, as row-major little-endian bytes.
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidArgument` for a box outside the shape; those of [`Checkpoint::load`].
+    pub fn read(&self, name: &str, bounds: Option<Bounds>) -> Result<Vec<u8>, Error> {
+        let read = |tools: &Tools<'_>| {
+            self.repository.engine.runtime.block_on(self.reader.read_box(name, bounds, tools))
+        };
+        self.with_tools(&(), read)
+    }
+
+    /// Reads one object; `rank` for rank-scoped state.
+    ///
+    /// # Errors
+    /// `NotFound`; those of [`Checkpoint::load`].
+    pub fn object(&self, name: &str, rank: Option<Rank>) -> Result<StoredContent, Error> {
+        let read = |tools: &Tools<'_>| {
+            self.repository.engine.runtime.block_on(self.reader.object(name, rank, tools))
+        };
+        self.with_tools(&(), read)
+    }
+
+    fn with_tools<T>(
+        &self,
+        progress: &dyn Progress,
+        act: impl FnOnce(&Tools<'_>) -> Result<T, everstep_restore::RestoreError>,
+    ) -> Result<T, Error> {
+        let engine = &self.repository.engine;
+        let tools = Tools { pool: &engine.pool, settings: &engine.options.restore, progress: &Watched(progress) };
+        Ok(act(&tools)?)
+    }
+}

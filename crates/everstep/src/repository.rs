@@ -1,0 +1,132 @@
+//! An open repository with the threads that serve it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everstep_check::{CheckOptions, Tools};
+use everstep_format::name::RunName;
+use everstep_format::reference::CheckpointRef;
+use everstep_repo::{InitOptions, Repository as Inner};
+use everstep_store::{Store, SystemWorld, World};
+use rayon::ThreadPool;
+use tokio::runtime::Runtime;
+
+use crate::progress::Watched;
+use crate::{Checkpoint, Error, Options, Progress, Report, Run};
+
+/// One prefix in one store. Cheap to clone; every clone shares threads and connections.
+#[derive(Clone)]
+pub struct Repository {
+    pub(crate) inner: Inner,
+    pub(crate) engine: Arc<Engine>,
+}
+
+/// The threads of a repository, and how it uses them.
+pub(crate) struct Engine {
+    pub(crate) runtime: Runtime,
+    pub(crate) pool: ThreadPool,
+    pub(crate) options: Options,
+}
+
+impl Engine {
+    fn new(options: &Options) -> Result<Self, Error> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.unwrap_or(cores).max(1);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(cores.max(2))
+            .thread_name("everstep-io")
+            .enable_all()
+            .build()
+            .map_err(|e| Error::invalid(format!("cannot start the I/O threads: {e}")))?;
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|n| format!("everstep-cpu-{n}"))
+            .build()
+            .map_err(|e| Error::invalid(format!("cannot start {threads} CPU threads: {e}")))?;
+        Ok(Self { runtime, pool, options: options.clone() })
+    }
+
+    fn open_store(&self, address: &str) -> Result<(Arc<dyn Store>, Arc<dyn World>), Error> {
+        let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+        let store = self.runtime.block_on(everstep_store::open(address, &self.options.store, world.clone()))?;
+        Ok((store, world))
+    }
+}
+
+impl Repository {
+    /// Makes a repository at `address` (`file:///path`, a plain path, `s3://bucket/prefix`, `memory://name`). The store
+    /// is probed first: its put-if-absent must be atomic, or `init.single_writer` be asked for.
+    ///
+    /// # Errors
+    /// `Conflict` when one is there or the store cannot be trusted; `PermissionDenied`, `Unreachable`.
+    pub fn init(address: &str, options: &Options, init: InitOptions) -> Result<Self, Error> {
+        let engine = Arc::new(Engine::new(options)?);
+        let (store, world) = engine.open_store(address)?;
+        let inner = engine.runtime.block_on(Inner::init(store, world, init))?;
+        Ok(Self { inner, engine })
+    }
+
+    /// Opens the repository at `address`.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; `UnsupportedVersion`, `Corrupt`, `PermissionDenied`, `Unreachable`.
+    pub fn open(address: &str, options: &Options) -> Result<Self, Error> {
+        let engine = Arc::new(Engine::new(options)?);
+        let (store, world) = engine.open_store(address)?;
+        let inner = engine.runtime.block_on(Inner::open(store, world))?;
+        Ok(Self { inner, engine })
+    }
+
+    /// The address, without secrets.
+    pub fn address(&self) -> String {
+        self.inner.store().describe()
+    }
+
+    /// What `everstep.json` says: id, format version, chunking, writers.
+    pub fn config(&self) -> &everstep_format::repository::RepositoryConfig {
+        self.inner.config()
+    }
+
+    /// The runs, in name order.
+    ///
+    /// # Errors
+    /// `Unreachable`, `PermissionDenied`.
+    pub fn runs(&self) -> Result<Vec<RunName>, Error> {
+        Ok(self.engine.runtime.block_on(self.inner.runs())?)
+    }
+
+    /// The run `name`, which need not exist yet.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that cannot be a run's.
+    pub fn run(&self, name: &str) -> Result<Run, Error> {
+        Ok(Run { repository: self.clone(), name: RunName::new(name)? })
+    }
+
+    /// The checkpoint that `reference` means, with the ordinals of others that it fits as well.
+    ///
+    /// # Errors
+    /// `NotFound`, `Incomplete`, `Expired`.
+    pub fn resolve(&self, reference: &CheckpointRef) -> Result<(Checkpoint, Vec<crate::Ordinal>), Error> {
+        let resolved = self.engine.runtime.block_on(self.inner.resolve(reference))?;
+        Ok((Checkpoint::new(self.clone(), resolved.checkpoint), resolved.also))
+    }
+
+    /// Judges every invariant, reading only: of the whole repository, or of the checkpoint `only`. `deep` re-hashes
+    /// every chunk.
+    ///
+    /// # Errors
+    /// Only when the store itself fails; damage is in the report.
+    pub fn check(&self, deep: bool, only: Option<&Checkpoint>, progress: &dyn Progress) -> Result<Report, Error> {
+        let options = CheckOptions { deep, only: only.map(|checkpoint| checkpoint.inner().clone()) };
+        let settings = &self.engine.options.check;
+        let tools = Tools { pool: &self.engine.pool, settings, progress: &Watched(progress) };
+        Ok(self.engine.runtime.block_on(everstep_check::check(&self.inner, &options, &tools))?)
+    }
+}
+
+impl fmt::Debug for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Repository").field(&self.address()).finish()
+    }
+}

@@ -1,0 +1,161 @@
+//! One run: its checkpoints, and its only writer at a time.
+
+use std::time::Duration;
+
+use everstep_format::name::{Ordinal, RunName, Step};
+use everstep_repo::{AttemptState, CommitOutcome, OpenOptions, Parents, Session, Takeover};
+use everstep_save::{SaveCache, SaveOptions, Tools};
+
+use crate::progress::Watched;
+use crate::{Checkpoint, Error, Progress, Repository, SaveReport, State};
+
+/// A named line of training. Reading needs neither a fence nor write permission.
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub(crate) repository: Repository,
+    pub(crate) name: RunName,
+}
+
+/// Every attempt of a run in ordinal order, with what became of it.
+pub type Attempts = Vec<(Ordinal, AttemptState)>;
+
+/// How a run is opened for writing.
+#[derive(Debug, Clone, Default)]
+pub struct WriterOptions {
+    /// Label of the job. A session with the same label is taken over silently; labels never decide safety.
+    pub job: Option<String>,
+    /// What to do when another job's session seems alive; `None`: fail.
+    pub takeover: Option<Takeover>,
+    /// How long a silent session counts as alive; `None`: 5 minutes.
+    pub takeover_after: Option<Duration>,
+}
+
+/// What is said about a checkpoint beside its state.
+#[derive(Debug, Clone, Default)]
+pub struct Saved {
+    /// Metrics, git commit, anything JSON; at most 1 MiB.
+    pub metadata: serde_json::Map<String, serde_json::Value>,
+    /// What to deduplicate against.
+    pub parents: Parents,
+}
+
+impl Run {
+    /// The name.
+    pub fn name(&self) -> &RunName {
+        &self.name
+    }
+
+    /// The newest checkpoint: `None` only if the store answered and nothing is committed.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown run; `Unreachable`, `Corrupt`.
+    pub fn latest(&self) -> Result<Option<Checkpoint>, Error> {
+        let latest = self.repository.engine.runtime.block_on(self.repository.inner.latest(&self.name))?;
+        Ok(latest.map(|checkpoint| Checkpoint::new(self.repository.clone(), checkpoint)))
+    }
+
+    /// The checkpoint with exactly this ordinal.
+    ///
+    /// # Errors
+    /// `Incomplete` when that attempt was never committed; `Expired`, `NotFound`.
+    pub fn checkpoint(&self, ordinal: Ordinal) -> Result<Checkpoint, Error> {
+        let found = self.repository.inner.checkpoint(&self.name, ordinal);
+        let checkpoint = self.repository.engine.runtime.block_on(found)?;
+        Ok(Checkpoint::new(self.repository.clone(), checkpoint))
+    }
+
+    /// Every attempt: checkpoints, expired, aborted, unfinished, fences.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown run; `Corrupt` for damage.
+    pub fn attempts(&self) -> Result<Attempts, Error> {
+        Ok(self.repository.engine.runtime.block_on(self.repository.inner.attempts(&self.name))?)
+    }
+
+    /// Puts the expired marker beside a checkpoint; its data goes with the next garbage collection.
+    ///
+    /// # Errors
+    /// `Conflict` for the newest checkpoint of the run.
+    pub fn expire(&self, ordinal: Ordinal, reason: &str) -> Result<(), Error> {
+        Ok(self.repository.engine.runtime.block_on(self.repository.inner.expire(&self.name, ordinal, reason))?)
+    }
+
+    /// Opens the run for writing: fences older sessions and settles what they left.
+    ///
+    /// # Errors
+    /// `Conflict` when another job's session is alive and may not be taken over.
+    pub fn writer(&self, options: WriterOptions) -> Result<Writer, Error> {
+        let defaults = OpenOptions::default();
+        let open = OpenOptions {
+            job: options.job,
+            takeover: options.takeover.unwrap_or(defaults.takeover),
+            takeover_after: options.takeover_after.unwrap_or(defaults.takeover_after),
+        };
+        let opened = self.repository.inner.open_session(&self.name, open);
+        let session = self.repository.engine.runtime.block_on(opened)?;
+        Ok(Writer { repository: self.repository.clone(), session, cache: SaveCache::default() })
+    }
+}
+
+/// The writer of a run: one session. Close it, or the next job waits for it to fall silent.
+#[derive(Debug)]
+pub struct Writer {
+    repository: Repository,
+    session: Session,
+    cache: SaveCache,
+}
+
+impl Writer {
+    /// The newest checkpoint, as resolved at opening or committed since.
+    pub fn latest(&self) -> Option<Checkpoint> {
+        self.session.latest().map(|latest| Checkpoint::new(self.repository.clone(), latest.clone()))
+    }
+
+    /// Saves `state` as the checkpoint of `step` and returns once it is committed and durable.
+    ///
+    /// # Errors
+    /// `Conflict` once another session has fenced this one; `OutcomeUnknown` when the store's answer to the commit cannot
+    /// be trusted; `StorageFull`, `InvalidArgument` (gaps, overlaps, unequal replicas), `Unreachable`.
+    pub fn save(&mut self, step: Step, state: &State<'_>, saved: Saved) -> Result<SaveReport, Error> {
+        self.save_with(step, state, saved, &())
+    }
+
+    /// [`Writer::save`], reporting progress.
+    ///
+    /// # Errors
+    /// Those of [`Writer::save`].
+    pub fn save_with(
+        &mut self,
+        step: Step,
+        state: &State<'_>,
+        saved: Saved,
+        progress: &dyn Progress,
+    ) -> Result<SaveReport, Error> {
+        let engine = &self.repository.engine;
+        let options = SaveOptions { step, parents: saved.parents, metadata: saved.metadata, world_size: 1 };
+        let settings = &engine.options.save;
+        let tools = Tools { pool: &engine.pool, settings, progress: &Watched(progress), cache: &self.cache };
+        Ok(engine.runtime.block_on(everstep_save::save(&mut self.session, state, options, &tools))?)
+    }
+
+    /// Goes back to `target` deliberately: commits a copy of it as the newest checkpoint and returns that.
+    ///
+    /// # Errors
+    /// `Expired` when `target` has expired meanwhile; otherwise those of [`Writer::save`].
+    pub fn rollback(&mut self, target: &Checkpoint) -> Result<Checkpoint, Error> {
+        let engine = &self.repository.engine;
+        match engine.runtime.block_on(self.session.rollback(target.inner()))? {
+            CommitOutcome::Committed(checkpoint) => Ok(Checkpoint::new(self.repository.clone(), checkpoint)),
+            CommitOutcome::Conflict(error) => Err(error.into()),
+            CommitOutcome::Unknown(cause) => Err(Error::unknown_outcome(self.session.run(), &cause)),
+        }
+    }
+
+    /// Ends the session, so that the next job need not wait.
+    ///
+    /// # Errors
+    /// `Unreachable`; the session is over all the same.
+    pub fn close(self) -> Result<(), Error> {
+        Ok(self.repository.engine.runtime.block_on(self.session.close())?)
+    }
+}
