@@ -1,0 +1,279 @@
+//! From settings to a client: endpoint, region, TLS, proxy, credentials.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use aws_config::environment::EnvironmentVariableRegionProvider;
+use aws_config::imds::region::ImdsRegionProvider;
+use aws_config::meta::region::ProvideRegion;
+use aws_config::profile::ProfileFileRegionProvider;
+use aws_config::provider_config::ProviderConfig;
+use aws_config::{BehaviorVersion, SdkConfig};
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::retry::RetryConfig;
+use aws_sdk_s3::config::timeout::TimeoutConfig;
+use aws_sdk_s3::config::{
+    IdentityCache, Region, RequestChecksumCalculation, ResponseChecksumValidation, SharedHttpClient,
+    StalledStreamProtectionConfig,
+};
+use aws_smithy_async::time::TimeSource;
+use aws_smithy_http_client::Connector;
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
+use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpConnector, http_client_fn};
+use aws_types::service_config::ServiceConfigKey;
+
+use super::credentials::{
+    Cached, CredentialCache, METADATA_ATTEMPTS, METADATA_LIMIT, Reach, Source, shared, usual_sources,
+};
+use super::options::{S3Credentials, S3Location, S3Options, invalid};
+use crate::{StoreError, World};
+
+/// The region that is signed for when an endpoint of one's own names none.
+const ANY_REGION: &str = "us-east-1";
+/// A file of certificates that replaces the system's.
+const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
+
+/// A client and what was decided on the way to it.
+#[derive(Debug)]
+pub(super) struct Connected {
+    /// The client.
+    pub(super) client: Client,
+    /// The credentials that it signs with.
+    pub(super) credentials: Arc<CredentialCache>,
+    /// The endpoint, unless it is the vendor's.
+    pub(super) endpoint: Option<String>,
+    /// Whether bodies are protected on their way.
+    pub(super) https: bool,
+}
+
+/// What to connect to.
+pub(super) struct Connect<'a> {
+    /// Where.
+    pub(super) location: &'a S3Location,
+    /// How.
+    pub(super) options: &'a S3Options,
+    /// By which clock.
+    pub(super) world: &'a Arc<dyn World>,
+}
+
+impl Connect<'_> {
+    /// Resolves every setting, and fetches credentials, so that a wrong setting is told at once.
+    pub(super) async fn run(&self) -> Result<Connected, StoreError> {
+        let network = Network::load(self.location)?;
+        let reach = network.reach(self.world);
+        let config = self.load_config(&reach).await;
+        let endpoint = self.endpoint(&config)?;
+        let region = match config.region() {
+            Some(region) => region.clone(),
+            None => self.fallback_region(endpoint.is_some(), &reach).await?,
+        };
+        let credentials = self.credentials(&region, reach);
+        credentials.current().await?;
+        let mut builder = self
+            .base_config(&config, &network)
+            .region(region)
+            .credentials_provider(Cached(Arc::clone(&credentials)))
+            .force_path_style(self.path_style(endpoint.is_some()));
+        builder.set_endpoint_url(endpoint.clone());
+        let client = Client::from_conf(builder.build());
+        let https = endpoint.as_ref().is_none_or(|url| url.starts_with("https://"));
+        Ok(Connected { client, credentials, endpoint, https })
+    }
+
+    /// Environment and profile, but no credentials and no region of the metadata service, which may be slow.
+    async fn load_config(&self, reach: &Reach) -> SdkConfig {
+        let mut loader = aws_config::defaults(BehaviorVersion::latest())
+            .time_source(WorldClock(Arc::clone(self.world)))
+            .retry_config(RetryConfig::disabled())
+            .no_credentials()
+            .region(self.configured_region(reach).await);
+        if let Some(profile) = &self.options.profile {
+            loader = loader.profile_name(profile);
+        }
+        loader.load().await
+    }
+
+    async fn configured_region(&self, reach: &Reach) -> Option<Region> {
+        if let Some(region) = &self.options.region {
+            return Some(Region::new(region.clone()));
+        }
+        let mut profile = ProfileFileRegionProvider::builder().configure(&reach.proxied);
+        if let Some(name) = &self.options.profile {
+            profile = profile.profile_name(name);
+        }
+        match EnvironmentVariableRegionProvider::new().region().await {
+            None => profile.build().region().await,
+            region => region,
+        }
+    }
+
+    async fn fallback_region(&self, own_endpoint: bool, reach: &Reach) -> Result<Region, StoreError> {
+        if own_endpoint {
+            return Ok(Region::from_static(ANY_REGION));
+        }
+        let metadata = aws_config::imds::Client::builder()
+            .configure(&reach.direct)
+            .max_attempts(METADATA_ATTEMPTS)
+            .operation_timeout(METADATA_LIMIT)
+            .build();
+        let provider = ImdsRegionProvider::builder().configure(&reach.direct).imds_client(metadata).build();
+        let profile = self.options.profile.as_deref().unwrap_or("default, or AWS_PROFILE");
+        provider.region().await.ok_or_else(|| {
+            invalid(
+                self.location,
+                format!(
+                    "no region: pass --region. Tried the option --region, AWS_REGION, AWS_DEFAULT_REGION, \
+                     `region` of the profile ({profile}), and instance metadata"
+                ),
+            )
+        })
+    }
+
+    /// The endpoint by option, environment or profile; checked.
+    fn endpoint(&self, config: &SdkConfig) -> Result<Option<String>, StoreError> {
+        let Some(endpoint) = self.options.endpoint_url.clone().or_else(|| configured_endpoint(config)) else {
+            return Ok(None);
+        };
+        let scheme = match url::Url::parse(&endpoint) {
+            Ok(url) if url.has_host() => url.scheme().to_owned(),
+            _ => return Err(invalid(self.location, format!("endpoint {endpoint:?} is not a URL"))),
+        };
+        match scheme.as_str() {
+            "https" => Ok(Some(endpoint)),
+            "http" if self.options.allow_http => Ok(Some(endpoint)),
+            "http" => Err(invalid(
+                self.location,
+                format!(
+                    "endpoint {endpoint} is plain http, which anyone on the way can read: pass --allow-http"
+                ),
+            )),
+            _ => Err(invalid(self.location, format!("endpoint {endpoint} is neither https:// nor http://"))),
+        }
+    }
+
+    fn path_style(&self, own_endpoint: bool) -> bool {
+        self.options.path_style.unwrap_or(own_endpoint || self.location.bucket.contains('.'))
+    }
+
+    fn credentials(&self, region: &Region, reach: Reach) -> Arc<CredentialCache> {
+        let world = Arc::clone(self.world);
+        let own = |source| Arc::new(CredentialCache::new(vec![source], Arc::clone(&world)));
+        match &self.options.credentials {
+            S3Credentials::Fixed(credentials) => own(Source::own(credentials.clone())),
+            S3Credentials::Provider(provider) => own(Source::own(provider.clone())),
+            S3Credentials::Chain => {
+                let profile = self.options.profile.clone();
+                let reach = Reach {
+                    proxied: reach.proxied.with_region(Some(region.clone())),
+                    direct: reach.direct.with_region(Some(region.clone())),
+                };
+                shared((profile.clone(), region.to_string()), || {
+                    CredentialCache::new(usual_sources(profile.as_deref(), &reach), world)
+                })
+            }
+        }
+    }
+
+    /// No retries, no time limits and no cache of the SDK's: retries, idle limits and credentials are ours.
+    fn base_config(&self, config: &SdkConfig, network: &Network) -> aws_sdk_s3::config::Builder {
+        aws_sdk_s3::config::Builder::from(config)
+            .http_client(network.store_client(self.options))
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(TimeoutConfig::disabled())
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            .identity_cache(IdentityCache::no_cache())
+            .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
+            .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
+    }
+}
+
+fn configured_endpoint(config: &SdkConfig) -> Option<String> {
+    let key =
+        ServiceConfigKey::builder().service_id("S3").env("AWS_ENDPOINT_URL").profile("endpoint_url").build();
+    let of_s3 = config.service_config().zip(key.ok()).and_then(|(service, key)| service.load_config(key));
+    of_s3.or_else(|| config.endpoint_url().map(str::to_owned))
+}
+
+/// Certificates and proxy.
+#[derive(Debug, Clone)]
+struct Network {
+    tls: TlsContext,
+    proxy: ProxyConfig,
+}
+
+impl Network {
+    fn load(location: &S3Location) -> Result<Self, StoreError> {
+        let trusted = match std::env::var(CA_BUNDLE) {
+            Ok(path) if !path.is_empty() => trust_store(location, &path)?,
+            _ => TrustStore::default(),
+        };
+        let refuse = |what: String| invalid(location, format!("{CA_BUNDLE}: {what}"));
+        let tls = TlsContext::builder()
+            .with_trust_store(trusted)
+            .build()
+            .map_err(|error| refuse(error.to_string()))?;
+        let network = Self { tls, proxy: ProxyConfig::from_env() };
+        // The library panics on a certificate that it cannot read; that is the user's file, not a bug of ours.
+        let build = || network.connector(HttpConnectorSettings::default(), ProxyConfig::disabled());
+        catch_unwind(AssertUnwindSafe(build))
+            .map_err(|_| refuse("holds a damaged certificate".to_owned()))?;
+        Ok(network)
+    }
+
+    fn connector(&self, settings: HttpConnectorSettings, proxy: ProxyConfig) -> Connector {
+        Connector::builder()
+            .connector_settings(settings)
+            .proxy_config(proxy)
+            .tls_provider(Provider::Rustls(CryptoMode::Ring))
+            .tls_context(self.tls.clone())
+            .build()
+    }
+
+    /// One pool of connections for a store. It has no read timeout: that would count the time of an upload.
+    fn store_client(&self, options: &S3Options) -> SharedHttpClient {
+        let settings = HttpConnectorSettings::builder().connect_timeout(options.connect_timeout).build();
+        let connector = SharedHttpConnector::new(self.connector(settings, self.proxy.clone()));
+        http_client_fn(move |_, _| connector.clone())
+    }
+
+    /// Connections for credentials are not kept: they are rare, and outlive the runtime that opened them.
+    fn credential_client(&self, proxy: ProxyConfig) -> SharedHttpClient {
+        let network = self.clone();
+        http_client_fn(move |settings, _| {
+            SharedHttpConnector::new(network.connector(settings.clone(), proxy.clone()))
+        })
+    }
+
+    fn reach(&self, world: &Arc<dyn World>) -> Reach {
+        let config = |proxy| {
+            ProviderConfig::without_region()
+                .with_behavior_version(Some(BehaviorVersion::latest()))
+                .with_time_source(WorldClock(Arc::clone(world)))
+                .with_http_client(self.credential_client(proxy))
+        };
+        Reach { proxied: config(self.proxy.clone()), direct: config(ProxyConfig::disabled()) }
+    }
+}
+
+fn trust_store(location: &S3Location, path: &str) -> Result<TrustStore, StoreError> {
+    let pem =
+        std::fs::read(path).map_err(|error| invalid(location, format!("{CA_BUNDLE} {path}: {error}")))?;
+    let has_one = pem.windows(16).any(|window| window == b"BEGIN CERTIFICAT");
+    if !has_one {
+        return Err(invalid(location, format!("{CA_BUNDLE} {path} holds no certificate in PEM form")));
+    }
+    Ok(TrustStore::empty().with_pem_certificate(pem))
+}
+
+/// The world's clock, for signatures and expiry.
+#[derive(Debug)]
+struct WorldClock(Arc<dyn World>);
+
+impl TimeSource for WorldClock {
+    fn now(&self) -> SystemTime {
+        self.0.now()
+    }
+}
