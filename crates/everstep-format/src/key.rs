@@ -195,6 +195,11 @@ impl Prefix {
         Self("sessions/".to_owned())
     }
 
+    /// `probe/`
+    pub fn probes() -> Self {
+        Self("probe/".to_owned())
+    }
+
     /// `packs/`
     pub fn packs() -> Self {
         Self("packs/".to_owned())

@@ -1,13 +1,15 @@
 //! The one narrow trait that every backend and decorator implements.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use everstep_format::key::{Key, Prefix};
+use everstep_format::limits;
 
-use crate::StoreError;
+use crate::{StoreError, StoreErrorKind};
 
 /// Which bytes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,32 @@ pub enum Span {
         /// Bytes.
         len: u64,
     },
+}
+
+impl Span {
+    /// The bytes meant of an object of `size` bytes; checked before anything is allocated for them.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Truncated`] when the object is shorter, [`StoreErrorKind::Invalid`] for an empty or overflowing
+    /// range or a whole object that no stored kind can be; with the reason in words.
+    pub fn within(self, size: u64) -> Result<Range<u64>, (StoreErrorKind, String)> {
+        match self {
+            Self::Whole if size > limits::INDEX_BYTES => Err((
+                StoreErrorKind::Invalid,
+                format!("has {size} bytes; objects read whole have at most {}", limits::INDEX_BYTES),
+            )),
+            Self::Whole => Ok(0..size),
+            Self::Range { start, len } => match start.checked_add(len) {
+                None => Err((StoreErrorKind::Invalid, format!("{len} bytes from {start} overflow"))),
+                _ if len == 0 => Err((StoreErrorKind::Invalid, "a range needs at least one byte".to_owned())),
+                Some(end) if end > size => Err((
+                    StoreErrorKind::Truncated,
+                    format!("has {size} bytes, asked for {len} from byte {start}"),
+                )),
+                Some(end) => Ok(start..end),
+            },
+        }
+    }
 }
 
 /// Bytes that were read.
@@ -132,8 +160,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Deletes objects, each with its own result.
     async fn delete(&self, keys: &[Key]) -> Result<Vec<Deleted>, StoreError>;
 
-    /// Returns once everything put before through this store is durable.
+    /// Returns once everything put before through this store is durable. After a failure it fails for the same objects
+    /// again, until they are put again or deleted: what could not be made durable once is never taken for durable.
     async fn sync(&self) -> Result<(), StoreError>;
+
+    /// Bytes that can still be written; `None` where the store has no such number. To be asked before a large save.
+    async fn free_space(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
 }
 
 /// Every object below `prefix`, in key order.
