@@ -25,6 +25,8 @@ pub enum StoreErrorKind {
     Full,
     /// The request or setting is not acceptable; repeating it will not help.
     Invalid,
+    /// Following the name would leave the repository (a symbolic link, a device).
+    Untrusted,
 }
 
 /// A failed store call: which object, which operation, what happened, how often it was tried.
