@@ -1,0 +1,18 @@
+//! What must hold in every state, and what must be possible.
+
+pub(crate) mod decided;
+pub(crate) mod fenced;
+pub(crate) mod honest;
+pub(crate) mod reachable;
+pub(crate) mod whole;
+
+use stateright::Property;
+
+use crate::actions::Protocol;
+use crate::variants::Config;
+
+/// Every rule, and the reachability that `config` promises.
+pub(crate) fn all(config: &Config) -> Vec<Property<Protocol>> {
+    let rules = [whole::rules(), decided::rules(), fenced::rules(), honest::rules()].concat();
+    rules.into_iter().chain(reachable::promised(config)).collect()
+}
