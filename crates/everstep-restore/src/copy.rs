@@ -118,6 +118,7 @@ impl BoxCopy {
     }
 
     /// From the first source byte touched to the last.
+    #[cfg(test)]
     pub(crate) fn source_span(&self) -> Range<usize> {
         let reach: usize = self.levels.iter().map(|level| (level.count - 1) * level.from).sum();
         self.from..self.from + reach + self.run

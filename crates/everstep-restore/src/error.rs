@@ -64,7 +64,7 @@ pub enum RestoreError {
         problem: String,
     },
     /// State that belongs to ranks was asked for in another way than it was stored.
-    #[error("{name:?} is kept per rank, {}; {}", ranks(.stored), asked(.asked))]
+    #[error("{name:?} is kept per rank, {}; {}", ranks(.stored), wrong_rank(.asked))]
     World {
         /// The object.
         name: String,
@@ -142,7 +142,7 @@ fn ranks(stored: &[Rank]) -> String {
     }
 }
 
-fn asked(asked: &Option<Rank>) -> String {
+fn wrong_rank(asked: &Option<Rank>) -> String {
     match asked {
         Some(rank) => format!("rank {rank} has none: the checkpoint was saved by another world size"),
         None => "say whose is wanted".to_owned(),

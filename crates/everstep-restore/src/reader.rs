@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use everstep_format::bounds::Bounds;
-use everstep_format::decision::Manifest;
 use everstep_format::key::Key;
 use everstep_format::limits;
 use everstep_format::name::Rank;
@@ -66,7 +65,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// [`RestoreError::Repo`].
-    pub async fn tensor(&self, name: &str) -> Result<Option<Entry>, RestoreError> {
+    pub async fn entry(&self, name: &str) -> Result<Option<Entry>, RestoreError> {
         let rows = self.named(name).await?;
         Ok((!rows.is_empty()).then(|| Entry::of(&rows)))
     }
@@ -215,9 +214,8 @@ impl CheckpointReader {
     }
 
     fn bad_index(&self, name: &str, detail: String) -> RestoreError {
-        let Manifest { attempt, index, .. } = self.checkpoint.manifest.as_ref();
         let tensors = if name.is_empty() { Vec::new() } else { vec![name.to_owned()] };
-        RestoreError::Corrupt { key: Key::index(*attempt, index.blake3), detail, tensors }
+        RestoreError::Corrupt { key: self.checkpoint.index_key(), detail, tensors }
     }
 
     /// Names the object, and everything in the checkpoint that needs it.
@@ -244,12 +242,11 @@ impl CheckpointReader {
 
     /// Gone because the checkpoint has expired meanwhile, or lost.
     async fn explain_missing(&self, read: &Read) -> RestoreError {
-        let Manifest { run, ordinal, .. } = self.checkpoint.manifest.as_ref();
-        match self.repository.checkpoint(run, *ordinal).await {
-            Ok(_) => {
-                self.broken(read, "it is gone, although the checkpoint has not expired".to_owned()).await
+        match self.repository.explain_missing(&self.checkpoint, &Key::pack(&read.pack)).await {
+            RepoError::Missing { because, .. } => {
+                self.broken(read, format!("it is missing, although {because}")).await
             }
-            Err(error) => error.into(),
+            error => error.into(),
         }
     }
 

@@ -1,0 +1,163 @@
+//! One checkpoint: its index, its refs, and what the manifest says of both.
+
+use std::collections::{BTreeSet, HashMap};
+
+use bytes::Bytes;
+use everstep_format::decision::{Manifest, Totals};
+use everstep_format::key::Key;
+use everstep_format::refs::Refs;
+use everstep_format::row::{Kind, Piece, Row};
+use everstep_format::{index, invariant};
+use everstep_repo::Checkpoint;
+use everstep_store::{Span, Store};
+
+use crate::CheckError;
+use crate::reading::{Got, get, is_expired, sides};
+use crate::report::{Finding, Hurt};
+
+/// What was read of a checkpoint.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) checkpoint: Checkpoint,
+    /// The rows, when the index is what the manifest says.
+    pub(crate) rows: Option<Vec<Row>>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) bytes_read: u64,
+}
+
+/// The bytes that a checkpoint's judgement needs.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    checkpoint: Checkpoint,
+    index: Got,
+    refs: Got,
+    /// Whether it turned out to be expired when something was gone.
+    expired: bool,
+}
+
+/// Fetches index and refs.
+pub(crate) async fn fetch(store: &dyn Store, checkpoint: Checkpoint) -> Result<Fetched, CheckError> {
+    let (index_key, refs_key) = (checkpoint.index_key(), checkpoint.refs_key());
+    let index = get(store, &index_key, Span::Whole);
+    let refs = get(store, &refs_key, Span::Whole);
+    let (index, refs) = futures::future::try_join(index, refs).await?;
+    let Manifest { run, ordinal, .. } = checkpoint.manifest.as_ref();
+    let gone = index == Got::Missing || refs == Got::Missing;
+    let expired = gone && is_expired(store, (run, *ordinal)).await?;
+    Ok(Fetched { checkpoint, index, refs, expired })
+}
+
+/// Judges a checkpoint by what was fetched; `None` when it has expired meanwhile.
+pub(crate) fn judge(fetched: Fetched) -> Option<Contents> {
+    let Fetched { checkpoint, index, refs, expired } = fetched;
+    if expired {
+        return None;
+    }
+    let size = |got: &Got| if let Got::Bytes(bytes) = got { bytes.len() as u64 } else { 0 };
+    let bytes_read = size(&index) + size(&refs);
+    let mut findings = Vec::new();
+    let manifest = checkpoint.manifest.as_ref();
+    let rows =
+        parse(&checkpoint.index_key(), index, &mut findings, |bytes| index::read_all(bytes, &manifest.index));
+    let refs =
+        parse(&checkpoint.refs_key(), refs, &mut findings, |bytes| Refs::from_bytes(bytes, &manifest.refs));
+    if let Some(rows) = &rows {
+        findings.extend(judge_rows(&checkpoint, rows));
+    }
+    if let (Some(rows), Some(refs)) = (&rows, &refs) {
+        findings.extend(judge_refs(&checkpoint, rows, refs));
+    }
+    let hurt = Hurt::of(manifest);
+    let findings = findings.into_iter().map(|finding| finding.hurting([hurt.clone()])).collect();
+    Some(Contents { rows, findings, bytes_read, checkpoint })
+}
+
+fn parse<T>(
+    key: &Key,
+    got: Got,
+    findings: &mut Vec<Finding>,
+    parse: impl FnOnce(&Bytes) -> Result<T, everstep_format::FormatError>,
+) -> Option<T> {
+    let finding = match got {
+        Got::Bytes(bytes) => match parse(&bytes) {
+            Ok(parsed) => return Some(parsed),
+            Err(error) => Finding::unreadable(key, &error),
+        },
+        Got::Missing => {
+            Finding::damage(key, "it is missing").expect("what the decision refers to", "nothing")
+        }
+        Got::WrongSize(found) => {
+            Finding::damage(key, "it is damaged").expect("the size in the decision", found)
+        }
+    };
+    findings.push(finding);
+    None
+}
+
+fn judge_rows(checkpoint: &Checkpoint, rows: &[Row]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Err(error) = invariant::rows_are_sound(rows) {
+        let (expected, found) = sides(&error);
+        let finding = Finding::damage(checkpoint.index_key(), "its rows break an invariant");
+        findings.push(finding.expect(expected, found).advise("a defect of the writer: report it"));
+    }
+    let manifest = checkpoint.manifest.as_ref();
+    let actual = totals(manifest, rows);
+    if actual != manifest.totals {
+        let key = Key::decision(&manifest.run, manifest.ordinal);
+        let finding = Finding::damage(key, "the totals in the manifest are not those of the index");
+        let finding = finding.expect(format!("{actual:?}"), format!("{:?}", manifest.totals));
+        findings.push(finding.advise("a defect of the writer: report it; the data is not affected"));
+    }
+    findings
+}
+
+fn judge_refs(checkpoint: &Checkpoint, rows: &[Row], refs: &Refs) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let advice = "garbage collection could delete what is not listed: do not run it; report this";
+    let needed = Refs::of(rows);
+    if needed != *refs {
+        let (needed, listed): (BTreeSet<_>, BTreeSet<_>) =
+            (needed.packs().iter().collect(), refs.packs().iter().collect());
+        let missing = needed.difference(&listed).count();
+        let found =
+            format!("{missing} of {} missing, {} too many", needed.len(), listed.difference(&needed).count());
+        let finding =
+            Finding::damage(checkpoint.refs_key(), "the refs are not the packs that the index uses");
+        findings.push(finding.expect("each pack of the index once", found).advise(advice));
+    }
+    let manifest = checkpoint.manifest.as_ref();
+    if refs.owners() != manifest.owners {
+        let key = Key::decision(&manifest.run, manifest.ordinal);
+        let finding = Finding::damage(key, "the owners in the manifest are not those of the refs");
+        let count = |n: usize| format!("{n} attempts");
+        let finding = finding.expect(count(refs.owners().len()), count(manifest.owners.len()));
+        findings.push(finding.advise(advice));
+    }
+    findings
+}
+
+/// The sums that the manifest of `rows` must state.
+fn totals(manifest: &Manifest, rows: &[Row]) -> Totals {
+    let mut totals = Totals::default();
+    for state in rows.chunk_by(|a, b| a.name == b.name && a.rank == b.rank) {
+        match state[0].kind {
+            Kind::Tensor => totals.tensors += 1,
+            Kind::Object => totals.objects += 1,
+        }
+        totals.raw_bytes += state.iter().filter_map(Row::byte_len).sum::<u64>();
+    }
+    let chunks: HashMap<_, &Piece> =
+        rows.iter().filter_map(|row| row.piece.as_ref()).map(|piece| (piece.chunk, piece)).collect();
+    for piece in chunks.values() {
+        totals.chunks += 1;
+        if piece.location.pack.attempt == manifest.attempt {
+            totals.chunks_new += 1;
+            totals.new_raw_bytes += piece.raw_len;
+            totals.new_stored_bytes += piece.location.stored_len;
+        } else {
+            totals.reused_raw_bytes += piece.raw_len;
+        }
+    }
+    totals
+}

@@ -1,0 +1,131 @@
+//! Objects that no checkpoint uses, and strays. None of this is damage.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use everstep_format::id::AttemptId;
+use everstep_format::key::{Key, Prefix, StoredKind};
+use everstep_format::session::SessionMark;
+use everstep_store::{Listed, Span, Store};
+
+use crate::CheckError;
+use crate::history::Standing;
+use crate::packs::Uses;
+use crate::reading::{Got, get};
+use crate::report::{Finding, Hurt};
+
+/// Strays named one by one; the rest is counted.
+const STRAYS_NAMED: usize = 20;
+
+/// The objects below one prefix, or all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    pub(crate) objects: Vec<Listed>,
+    pub(crate) strays: Vec<String>,
+}
+
+impl Inventory {
+    /// Adds everything below `prefix`.
+    pub(crate) async fn add(&mut self, store: &dyn Store, prefix: &Prefix) -> Result<(), CheckError> {
+        let mut token = None;
+        loop {
+            let page = store.list(prefix, token).await?;
+            let (ours, strays) = page.objects.into_iter().partition::<Vec<_>, _>(|o| o.key.kind().is_some());
+            self.objects.extend(ours);
+            self.strays.extend(strays.into_iter().map(|object| object.key.to_string()));
+            self.strays.extend(page.strays);
+            match page.next {
+                None => return Ok(()),
+                next => token = next,
+            }
+        }
+    }
+}
+
+/// What one attempt has that no checkpoint uses.
+#[derive(Debug, Default)]
+struct Waste {
+    packs: u64,
+    others: u64,
+    bytes: u64,
+}
+
+/// Notes about what nobody uses: one for each attempt, one for each stray. `kept` are the indexes and refs in use.
+pub(crate) fn judge(
+    inventory: &Inventory,
+    (uses, kept): (&Uses, &HashSet<Key>),
+    standings: &HashMap<AttemptId, (Hurt, Standing)>,
+) -> Vec<Finding> {
+    let mut wasted: BTreeMap<AttemptId, Waste> = BTreeMap::new();
+    for Listed { key, size, .. } in &inventory.objects {
+        let (attempt, is_pack) = match key.kind() {
+            Some(StoredKind::Pack(address)) if !uses.packs.contains_key(&address) => (address.attempt, true),
+            Some(
+                StoredKind::Index(attempt, _) | StoredKind::Refs(attempt, _) | StoredKind::Part(attempt, _),
+            ) if !kept.contains(key) => (attempt, false),
+            _ => continue,
+        };
+        let waste = wasted.entry(attempt).or_default();
+        waste.bytes += size;
+        *(if is_pack { &mut waste.packs } else { &mut waste.others }) += 1;
+    }
+    let unused = wasted.iter().map(|(attempt, waste)| note(*attempt, waste, standings.get(attempt)));
+    unused.chain(strays(&inventory.strays)).collect()
+}
+
+fn note(attempt: AttemptId, waste: &Waste, owner: Option<&(Hurt, Standing)>) -> Finding {
+    let (whose, advice) = match owner {
+        None => ("no attempt that is known".to_owned(), "its intent may be lost; see other findings"),
+        Some((place, standing)) => match standing {
+            Standing::Undecided => (
+                format!("{place}, which is not decided"),
+                "a save is running, or a crash left it: it is kept for now",
+            ),
+            Standing::Aborted => (format!("{place}, which was aborted"), "garbage collection will free it"),
+            Standing::Expired => (format!("{place}, which has expired"), "garbage collection will free it"),
+            Standing::Checkpoint => {
+                (format!("{place}, which does not use it"), "it stays until that one expires")
+            }
+            Standing::Unreadable => (
+                format!("{place}, whose decision cannot be read"),
+                "it may belong to that checkpoint: keep it",
+            ),
+        },
+    };
+    let Waste { packs, others, bytes } = waste;
+    Finding::note(format!("attempt {attempt}"), format!("no checkpoint uses these objects of {whose}"))
+        .expect("nothing", format!("{packs} packs and {others} other objects, {bytes} bytes"))
+        .advise(advice)
+}
+
+fn strays(strays: &[String]) -> Vec<Finding> {
+    let stray = |name: &String| {
+        Finding::note(name, "it is not ours")
+            .expect("only objects of the repository", "another object")
+            .advise("it is ignored, and never deleted")
+    };
+    let mut notes: Vec<Finding> = strays.iter().take(STRAYS_NAMED).map(stray).collect();
+    if let Some(more) = strays.len().checked_sub(STRAYS_NAMED).filter(|more| *more > 0) {
+        notes.push(
+            Finding::note("more strays", format!("{more} more objects are not ours"))
+                .advise("they are ignored"),
+        );
+    }
+    notes
+}
+
+/// Signs of life are advisory: a lost one does no harm. A damaged one is still damage of the store.
+pub(crate) async fn judge_sessions(
+    store: &dyn Store,
+    inventory: &Inventory,
+) -> Result<Vec<Finding>, CheckError> {
+    let mut findings = Vec::new();
+    for Listed { key, .. } in &inventory.objects {
+        let Some(StoredKind::Session(session)) = key.kind() else { continue };
+        let Got::Bytes(bytes) = get(store, key, Span::Whole).await? else { continue };
+        if let Err(error) = SessionMark::from_bytes(&bytes, session) {
+            let advice = "it hurts nothing and may be deleted; but something damages what this store keeps";
+            findings.push(Finding::unreadable(key, &error).advise(advice));
+        }
+    }
+    Ok(findings)
+}
