@@ -1,13 +1,30 @@
 //! The index: a parquet table of pieces, sorted by (name, rank, offset), read by row group.
+//!
+//! ```text
+//! PAR1 | row group | row group | ... | parquet metadata | its length | PAR1
+//!      |<- 4       hashed one by one |<- footer_offset: hashed as a whole ->|
+//! ```
+//! The footer's key-value metadata has a directory of the row groups: first and last name, rows, range, BLAKE3. So trust
+//! flows from the decision (hash of the footer) to the footer (hashes of the groups) to a group, in three reads.
 
 use std::ops::Range;
 
 use bytes::Bytes;
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use serde::{Deserialize, Serialize};
 
-use crate::FormatError;
 use crate::decision::IndexRef;
 use crate::id::ContentHash;
 use crate::row::Row;
+use crate::{FormatError, invariant, limits};
+
+mod columns;
+mod decode;
+mod encode;
+mod footer;
+mod pages;
+
+const MAGIC: &[u8; 4] = b"PAR1";
 
 /// An index as it is to be stored.
 #[derive(Debug, Clone)]
@@ -18,13 +35,14 @@ pub struct EncodedIndex {
     pub reference: IndexRef,
 }
 
-/// Writes `rows`, which must be sorted by [`Row::sort_key`].
+/// Writes `rows`, which must be sorted by [`Row::sort_key`] and each sound on its own. Equal rows give equal bytes.
 ///
 /// # Errors
-/// [`FormatError::Invalid`] when they are not sorted; [`FormatError::TooLarge`].
+/// [`FormatError::Invalid`] when they are not; [`FormatError::TooLarge`].
 pub fn write(rows: &[Row]) -> Result<EncodedIndex, FormatError> {
-    let _ = rows;
-    unimplemented!()
+    invariant::rows_are_sorted(rows)?;
+    rows.iter().try_for_each(invariant::row_is_sound)?;
+    encode::file(rows)
 }
 
 /// Reads a whole index file, checking it against `reference` first.
@@ -32,8 +50,20 @@ pub fn write(rows: &[Row]) -> Result<EncodedIndex, FormatError> {
 /// # Errors
 /// [`FormatError::Corrupt`] naming the part whose hash or contents are wrong.
 pub fn read_all(bytes: &Bytes, reference: &IndexRef) -> Result<Vec<Row>, FormatError> {
-    let _ = (bytes, reference);
-    unimplemented!()
+    FormatError::within("index", bytes.len() as u64, limits::INDEX_BYTES)?;
+    footer::expect_len("index", bytes, reference.len)?;
+    footer::expect_hash("index", bytes, reference.blake3)?;
+    if bytes.get(..MAGIC.len()) != Some(MAGIC) {
+        return Err(FormatError::corrupt("index", 0, "PAR1", "other bytes"));
+    }
+    let footer = Footer::parse(&footer::slice(bytes, reference.footer_offset..reference.len)?, reference)?;
+    let mut rows = Vec::new();
+    for (number, group) in footer.groups().iter().enumerate() {
+        rows.append(&mut footer.read_group(number, &footer::slice(bytes, group.range.clone())?)?);
+    }
+    invariant::rows_are_sorted(&rows)
+        .map_err(|e| FormatError::corrupt("index", 0, "sorted rows", e.to_string()))?;
+    Ok(rows)
 }
 
 /// One row group: the unit of trust and of lookup.
@@ -55,6 +85,28 @@ pub struct Group {
 #[derive(Debug, Clone)]
 pub struct Footer {
     groups: Vec<Group>,
+    metadata: ArrowReaderMetadata,
+}
+
+/// The directory of row groups, stored as JSON in the parquet metadata under [`Directory::KEY`].
+#[derive(Serialize, Deserialize)]
+struct Directory {
+    version: u32,
+    groups: Vec<Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    first: String,
+    last: String,
+    rows: u64,
+    start: u64,
+    len: u64,
+    blake3: ContentHash,
+}
+
+impl Directory {
+    const KEY: &str = "everstep.index";
 }
 
 impl Footer {
@@ -63,8 +115,8 @@ impl Footer {
     /// # Errors
     /// [`FormatError::Corrupt`], [`FormatError::TooLarge`].
     pub fn parse(tail: &Bytes, reference: &IndexRef) -> Result<Self, FormatError> {
-        let _ = (tail, reference);
-        unimplemented!()
+        let (groups, metadata) = footer::parse(tail, reference)?;
+        Ok(Self { groups, metadata })
     }
 
     /// The row groups in order.
@@ -74,8 +126,9 @@ impl Footer {
 
     /// The indexes of the row groups that can hold rows of `name`.
     pub fn groups_of(&self, name: &str) -> Range<usize> {
-        let _ = name;
-        unimplemented!()
+        let start = self.groups.partition_point(|group| group.last_name.as_str() < name);
+        let end = self.groups.partition_point(|group| group.first_name.as_str() <= name);
+        start..end.max(start)
     }
 
     /// Reads row group `group` from its bytes.
@@ -83,7 +136,23 @@ impl Footer {
     /// # Errors
     /// [`FormatError::Corrupt`].
     pub fn read_group(&self, group: usize, bytes: &Bytes) -> Result<Vec<Row>, FormatError> {
-        let _ = (group, bytes);
-        unimplemented!()
+        let Some(entry) = self.groups.get(group) else {
+            let found = format!("row group {group} of {}", self.groups.len());
+            return Err(FormatError::invalid("row group", found, "a row group of this index"));
+        };
+        footer::expect_len("index row group", bytes, entry.range.end - entry.range.start)?;
+        footer::expect_hash("index row group", bytes, entry.blake3)?;
+        let rows = decode::group(&self.metadata, group, entry, bytes)?;
+        let names = (rows.first().map(|row| &*row.name), rows.last().map(|row| &*row.name));
+        let expected = (Some(entry.first_name.as_str()), Some(entry.last_name.as_str()));
+        if names == expected && rows.len() as u64 == entry.rows {
+            return Ok(rows);
+        }
+        let expected = format!("{} rows from {:?} to {:?}", entry.rows, entry.first_name, entry.last_name);
+        let found = format!("{} rows from {:?} to {:?}", rows.len(), names.0, names.1);
+        Err(FormatError::corrupt("index row group", entry.range.start, expected, found))
     }
 }
+
+#[cfg(test)]
+mod tests;

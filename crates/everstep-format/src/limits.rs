@@ -45,6 +45,12 @@ pub const INDEX_GROUP_ROWS: usize = 16 * 1024;
 pub const INDEX_GROUPS: usize = 16 * 1024;
 /// Bytes of one row group as stored.
 pub const INDEX_GROUP_BYTES: u64 = 64 << 20;
+/// Bytes before compression at which a writer closes a row group: 16 Ki rows with names of 300 bytes are 8 MiB.
+pub const INDEX_GROUP_TARGET_BYTES: usize = 8 << 20;
+/// Bytes of all pages of one row group before compression: four times what a writer aims at.
+pub const INDEX_GROUP_RAW_BYTES: u64 = 32 << 20;
+/// Bytes of the name of an element type.
+pub const DTYPE_NAME_BYTES: usize = 64;
 /// An index up to this size is read in one request.
 pub const INDEX_SMALL_BYTES: u64 = 4 << 20;
 /// Entries of a refs object: 64 MiB packs of a 1 PB checkpoint are 16 million.

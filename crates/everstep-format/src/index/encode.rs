@@ -1,0 +1,199 @@
+//! Rows to parquet.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, FixedSizeBinaryArray, ListArray, RecordBatch, StringArray, UInt8Array, UInt32Array, UInt64Array,
+};
+use arrow_buffer::OffsetBuffer;
+use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+use super::{Directory, EncodedIndex, Entry, MAGIC, columns};
+use crate::decision::IndexRef;
+use crate::id::ContentHash;
+use crate::row::{Kind, Piece, Row};
+use crate::{FormatError, limits, repository};
+
+/// A whole index file.
+pub(super) fn file(rows: &[Row]) -> Result<EncodedIndex, FormatError> {
+    let bytes = Bytes::from(
+        parquet(rows).map_err(|e| FormatError::invalid("index", e.to_string(), "writable rows"))?,
+    );
+    let footer_offset = footer_offset(&bytes);
+    let footer = &bytes[usize::try_from(footer_offset).unwrap_or(usize::MAX).min(bytes.len())..];
+    FormatError::within("index", bytes.len() as u64, limits::INDEX_BYTES)?;
+    FormatError::within("index footer", footer.len() as u64, limits::INDEX_FOOTER_BYTES)?;
+    let reference = IndexRef {
+        blake3: ContentHash::of(&bytes),
+        len: bytes.len() as u64,
+        rows: rows.len() as u64,
+        footer_offset,
+        footer_blake3: ContentHash::of(footer),
+    };
+    Ok(EncodedIndex { bytes, reference })
+}
+
+fn parquet(rows: &[Row]) -> Result<Vec<u8>, ParquetError> {
+    let options = ArrowWriterOptions::new().with_properties(properties()?).with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), columns::schema(), options)?;
+    let mut groups = Vec::new();
+    let mut start = MAGIC.len();
+    for group in groups_of(rows) {
+        writer.write(&batch(group)?)?;
+        writer.flush()?;
+        writer.sync()?;
+        let end = writer.bytes_written();
+        groups.push(entry(group, start, &writer.inner()[start..end]));
+        start = end;
+    }
+    let directory = Directory { version: repository::FORMAT_VERSION, groups };
+    let json = serde_json::to_string(&directory).map_err(|e| ParquetError::External(Box::new(e)))?;
+    writer.append_key_value_metadata(KeyValue::new(Directory::KEY.to_owned(), json));
+    writer.into_inner_after_close()
+}
+
+/// Closing a writer and taking its buffer are two steps in the library.
+trait IntoInnerAfterClose {
+    fn into_inner_after_close(self) -> Result<Vec<u8>, ParquetError>;
+}
+
+impl IntoInnerAfterClose for ArrowWriter<Vec<u8>> {
+    fn into_inner_after_close(mut self) -> Result<Vec<u8>, ParquetError> {
+        self.finish()?;
+        self.sync()?;
+        Ok(std::mem::take(self.inner_mut()))
+    }
+}
+
+/// The last eight bytes are the length of the metadata and the closing magic.
+fn footer_offset(file: &[u8]) -> u64 {
+    let tail =
+        file.last_chunk::<8>().map_or(0, |tail| u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
+    (file.len() as u64).saturating_sub(u64::from(tail) + 8)
+}
+
+fn entry(rows: &[Row], start: usize, bytes: &[u8]) -> Entry {
+    let name = |row: Option<&Row>| row.map(|row| row.name.to_string()).unwrap_or_default();
+    Entry {
+        first: name(rows.first()),
+        last: name(rows.last()),
+        rows: rows.len() as u64,
+        start: start as u64,
+        len: bytes.len() as u64,
+        blake3: ContentHash::of(bytes),
+    }
+}
+
+/// Row groups of at most [`limits::INDEX_GROUP_ROWS`] rows, fewer where names or shapes are very long.
+fn groups_of(mut rows: &[Row]) -> impl Iterator<Item = &[Row]> {
+    std::iter::from_fn(move || {
+        let mut weight = 0;
+        let fits = |row: &&Row| {
+            weight += row_weight(row);
+            weight <= limits::INDEX_GROUP_TARGET_BYTES
+        };
+        let count = rows.iter().take(limits::INDEX_GROUP_ROWS).take_while(fits).count().max(1);
+        let (group, rest) = rows.split_at_checked(count)?;
+        rows = rest;
+        Some(group)
+    })
+}
+
+/// About the bytes that a row takes before compression.
+fn row_weight(row: &Row) -> usize {
+    let alias = row.alias_of.as_ref().map_or(0, |alias| alias.len());
+    row.name.len() + alias + row.element.name().len() + row.shape.len() * 3 * 9 + 200
+}
+
+/// Compression where it pays: not on hashes, which are random. No statistics but for names (which engines use to skip
+/// row groups). Nothing in here depends on time, host or library version.
+fn properties() -> Result<WriterProperties, ParquetError> {
+    let column = |name: &str| ColumnPath::from(name);
+    let hashes = [columns::CHUNK, columns::PACK, columns::WRITER_ATTEMPT];
+    let varied = [columns::CHUNK, columns::PACK_OFFSET, columns::STORED_LEN];
+    let mut builder = WriterProperties::builder()
+        .set_created_by("everstep".to_owned())
+        .set_max_row_group_row_count(None)
+        .set_data_page_size_limit(PAGE_BYTES)
+        .set_dictionary_page_size_limit(PAGE_BYTES)
+        .set_offset_index_disabled(true)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_column_statistics_enabled(column(columns::NAME), EnabledStatistics::Chunk)
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?));
+    for name in hashes {
+        builder = builder.set_column_compression(column(name), Compression::UNCOMPRESSED);
+    }
+    for name in varied {
+        builder = builder.set_column_dictionary_enabled(column(name), false);
+    }
+    for name in [columns::PACK_OFFSET, columns::STORED_LEN] {
+        builder = builder.set_column_encoding(column(name), Encoding::DELTA_BINARY_PACKED);
+    }
+    Ok(builder.build())
+}
+
+/// Above what a row group has in one column, so that a dictionary never overflows half-way.
+const PAGE_BYTES: usize = 2 * limits::INDEX_GROUP_TARGET_BYTES;
+
+pub(super) fn batch(rows: &[Row]) -> Result<RecordBatch, ParquetError> {
+    let columns = [state_columns(rows), chunk_columns(rows)?].concat();
+    Ok(RecordBatch::try_new(columns::schema(), columns)?)
+}
+
+fn state_columns(rows: &[Row]) -> Vec<ArrayRef> {
+    let kind = |row: &Row| match row.kind {
+        Kind::Tensor => columns::TENSOR,
+        Kind::Object => columns::OBJECT,
+    };
+    vec![
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| &*row.name))),
+        Arc::new(StringArray::from_iter_values(rows.iter().map(kind))),
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.element.name()))),
+        list(rows, |row| &row.shape),
+        list(rows, |row| &row.bounds.offset),
+        list(rows, |row| &row.bounds.extent),
+        Arc::new(rows.iter().map(|row| row.alias_of.as_deref()).collect::<StringArray>()),
+        Arc::new(rows.iter().map(|row| row.rank.map(|rank| rank.0)).collect::<UInt32Array>()),
+    ]
+}
+
+fn chunk_columns(rows: &[Row]) -> Result<Vec<ArrayRef>, ParquetError> {
+    let pieces = || rows.iter().map(|row| row.piece.as_ref());
+    let number = |of: fn(&Piece) -> u64| -> ArrayRef {
+        Arc::new(pieces().map(|p| p.map(of)).collect::<UInt64Array>())
+    };
+    let writers = pieces().map(|p| p.map(|p| p.location.pack.rank.0)).collect::<UInt32Array>();
+    let codecs = pieces().map(|p| p.map(|p| p.location.codec.id())).collect::<UInt8Array>();
+    Ok(vec![
+        bytes(pieces().map(|p| p.map(|p| p.chunk.0)), 32)?,
+        number(|p| p.chunk_offset),
+        number(|p| p.raw_len),
+        bytes(pieces().map(|p| p.map(|p| p.location.pack.attempt.0)), 16)?,
+        Arc::new(writers),
+        bytes(pieces().map(|p| p.map(|p| p.location.pack.pack.0)), 32)?,
+        number(|p| p.location.pack_len),
+        number(|p| p.location.pack_offset),
+        number(|p| p.location.stored_len),
+        Arc::new(codecs),
+    ])
+}
+
+fn list(rows: &[Row], of: fn(&Row) -> &Vec<u64>) -> ArrayRef {
+    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| of(row).len()));
+    let values = UInt64Array::from_iter_values(rows.iter().flat_map(|row| of(row).iter().copied()));
+    Arc::new(ListArray::new(columns::numbers(), offsets, Arc::new(values), None))
+}
+
+fn bytes<const N: usize>(
+    values: impl Iterator<Item = Option<[u8; N]>>,
+    size: i32,
+) -> Result<ArrayRef, ParquetError> {
+    Ok(Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, size)?))
+}
