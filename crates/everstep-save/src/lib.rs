@@ -7,12 +7,22 @@
 //! Everything that can be refused is refused before an ordinal is claimed. The packs of a save depend on the state, the
 //! parents and the settings, never on the timing of threads or uploads.
 
+mod check;
+mod cpu;
+mod encode;
 pub mod engine;
 pub mod error;
+mod gather;
+mod item;
 pub mod known;
 pub mod options;
+mod packer;
+mod plan;
+mod replica;
 pub mod save;
 pub mod state;
+mod upload;
+mod writer;
 
 pub use engine::Engine;
 pub use error::SaveError;

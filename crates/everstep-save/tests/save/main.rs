@@ -1,0 +1,9 @@
+//! Saving, from a state to a commit and back through rows and packs alone.
+
+mod bench;
+mod cost;
+mod dedup;
+mod failures;
+mod read_back;
+mod refusals;
+mod round_trip;
