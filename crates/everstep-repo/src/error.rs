@@ -64,3 +64,10 @@ pub enum RepoError {
     #[error("{0}")]
     Refused(String),
 }
+
+impl RepoError {
+    /// Names the object in which a format error was found.
+    pub fn object(key: Key) -> impl FnOnce(FormatError) -> Self {
+        move |source| Self::Object { key, source }
+    }
+}

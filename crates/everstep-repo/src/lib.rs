@@ -2,12 +2,27 @@
 //!
 //! Every rule has its letter in `format-spec/`: R1-R3 open a run for writing, W1, W2, W4 save, the reader's rules read.
 
+mod attempt;
+mod beat;
 pub mod checkpoint;
+mod commit;
 pub mod error;
+pub mod history;
+mod latest;
+mod listing;
+mod loading;
+mod opening;
+pub mod reading;
+mod register;
 pub mod repository;
+mod resolving;
+mod rollback;
 pub mod session;
+mod takeover;
 
-pub use checkpoint::{Checkpoint, IndexReader};
+pub use checkpoint::{Checkpoint, IndexReader, explain_missing};
 pub use error::RepoError;
+pub use history::{Finding, History};
+pub use reading::{Decided, Fate};
 pub use repository::{AttemptState, InitOptions, Repository, Resolved};
 pub use session::{Attempt, CommitOutcome, Draft, OpenOptions, Parents, Session, Takeover};

@@ -1,12 +1,19 @@
 //! One opening of a run for writing: fence, walk, attempts, commit.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use everstep_format::decision::{IndexRef, RefsRef, Totals};
+use bytes::Bytes;
+use everstep_format::FormatError;
+use everstep_format::decision::{Abort, Decision, IndexRef, RefsRef, Totals};
 use everstep_format::id::{AttemptId, SessionId};
+use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, RunName, Step};
-use everstep_store::StoreError;
+use everstep_format::session::SessionMark;
+use everstep_store::{Class, StoreError};
 
+use crate::beat::Beat;
+use crate::register::Registered;
 use crate::{Checkpoint, RepoError, Repository};
 
 /// What to do when another job's session seems alive. Safety never depends on it.
@@ -40,10 +47,37 @@ impl Default for OpenOptions {
 /// An open session. Dropping it without [`Session::close`] leaves it to fall silent.
 #[derive(Debug)]
 pub struct Session {
-    repository: Repository,
-    run: RunName,
-    id: SessionId,
-    latest: Option<Checkpoint>,
+    pub(crate) repository: Repository,
+    pub(crate) run: RunName,
+    pub(crate) id: SessionId,
+    pub(crate) job: Option<String>,
+    pub(crate) latest: Option<Checkpoint>,
+    pub(crate) fence: Claim,
+    /// The highest ordinal whose intent this session wrote or read: the next one is the next to claim.
+    pub(crate) seen: Ordinal,
+    /// Its own attempts that it has not seen decided.
+    pub(crate) undecided: BTreeMap<Ordinal, Undecided>,
+    /// The session's own sign of life; ends when it is dropped.
+    pub(crate) beat: Option<Beat>,
+}
+
+/// An ordinal and the attempt that claimed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) ordinal: Ordinal,
+    pub(crate) attempt: AttemptId,
+}
+
+/// An attempt of this session that was not seen decided.
+#[derive(Debug)]
+pub(crate) struct Undecided {
+    pub(crate) id: AttemptId,
+    /// Missing for an intent that landed late, after its claim was reported as failed.
+    pub(crate) attempt: Option<Attempt>,
+    /// A commit was sent and its outcome is not known. It may be committed, so it is left alone.
+    pub(crate) in_doubt: bool,
+    /// `alive/<attempt>`; ends when it is dropped.
+    pub(crate) _beat: Option<Beat>,
 }
 
 /// Which checkpoints an attempt deduplicates against.
@@ -94,7 +128,7 @@ pub enum CommitOutcome {
     /// Somebody aborted the attempt: a newer session, or garbage collection.
     Conflict(RepoError),
     /// The store gave no answer that can be trusted. The attempt may be committed; nothing was and nothing will be
-    /// deleted because of it.
+    /// deleted because of it. Committing the same attempt again is safe and may settle it.
     Unknown(StoreError),
 }
 
@@ -107,6 +141,11 @@ impl Session {
     /// This session's id.
     pub fn id(&self) -> SessionId {
         self.id
+    }
+
+    /// The ordinal of this session's fence.
+    pub fn fence(&self) -> Ordinal {
+        self.fence.ordinal
     }
 
     /// The repository.
@@ -123,23 +162,41 @@ impl Session {
     ///
     /// # Errors
     /// [`RepoError::Conflict`] ("fenced by ...") once a newer session has opened the run.
-    pub async fn begin(&mut self, step: Step, world_size: u32, parents: Parents) -> Result<Attempt, RepoError> {
-        let _ = (step, world_size, parents);
-        unimplemented!()
+    pub async fn begin(
+        &mut self,
+        step: Step,
+        world_size: u32,
+        parents: Parents,
+    ) -> Result<Attempt, RepoError> {
+        let parents = match parents {
+            Parents::Latest => self.latest.clone().into_iter().collect(),
+            Parents::These(parents) => parents,
+        };
+        self.start_attempt(step, world_size, parents).await
     }
 
-    /// Commits an attempt: W4. Everything it refers to must be durable.
+    /// Commits an attempt: W4. Everything it refers to must have been put before; it is made durable first.
     ///
     /// # Errors
     /// Only for what never reached the store, such as metadata beyond its limit; the rest is in the outcome.
     pub async fn commit(&mut self, attempt: Attempt, draft: Draft) -> Result<CommitOutcome, RepoError> {
-        let _ = (attempt, draft);
-        unimplemented!()
+        self.decide(&attempt, draft, None).await
     }
 
-    /// Gives an attempt up: ABORT "failed". Best effort; an undecided attempt does no harm.
+    /// Gives an attempt up: ABORT "failed". Best effort; an undecided attempt does no harm. One whose commit has an
+    /// unknown outcome is left alone.
     pub async fn abandon(&mut self, attempt: Attempt, why: &str) {
-        let _ = (attempt, why);
+        let own = self.undecided.get(&attempt.ordinal).filter(|own| own.id == attempt.id);
+        if own.is_none_or(|own| own.in_doubt) {
+            return;
+        }
+        let claim = Claim { ordinal: attempt.ordinal, attempt: attempt.id };
+        match self.abort(claim, "failed", why).await {
+            Ok(()) => drop(self.undecided.remove(&attempt.ordinal)),
+            Err(error) => {
+                tracing::debug!(run = %self.run, ordinal = %attempt.ordinal, %error, "not aborted yet")
+            }
+        }
     }
 
     /// Goes back to `target` deliberately: an attempt above the fence whose COMMIT carries a copy of its index. From
@@ -148,15 +205,66 @@ impl Session {
     /// # Errors
     /// [`RepoError::Expired`] when `target` was dropped at W2.
     pub async fn rollback(&mut self, target: &Checkpoint) -> Result<CommitOutcome, RepoError> {
-        let _ = target;
-        unimplemented!()
+        self.copy_of(target).await
     }
 
-    /// Ends the session: ABORT "closed" on its fence and a closing mark, so that the next one need not wait.
+    /// Ends the session: ABORT "closed" on its open attempts, then on its fence, then a closing mark, so that the next
+    /// one need not wait.
     ///
     /// # Errors
     /// [`RepoError::Store`]; the session is over all the same.
-    pub async fn close(self) -> Result<(), RepoError> {
-        unimplemented!()
+    pub async fn close(mut self) -> Result<(), RepoError> {
+        self.beat = None;
+        let open = std::mem::take(&mut self.undecided).into_iter().filter(|(_, attempt)| !attempt.in_doubt);
+        let claims = open.map(|(ordinal, attempt)| Claim { ordinal, attempt: attempt.id });
+        let mut outcome = Ok(());
+        for claim in claims.chain([self.fence]) {
+            let aborted = self.abort(claim, "closed", "").await;
+            outcome = outcome.and(aborted);
+        }
+        outcome.and(self.mark_closed().await)
     }
+
+    async fn mark_closed(&self) -> Result<(), RepoError> {
+        let key = Key::session(self.id);
+        let mut mark = SessionMark::new(self.id, self.run.clone(), self.fence.ordinal, self.job.clone());
+        mark.closed = true;
+        let body = mark.to_bytes().map_err(RepoError::object(key.clone()))?;
+        Ok(self.repository.store().put(&key, body.into(), Class::Control).await?)
+    }
+
+    /// Puts an ABORT on an attempt of this session. One that is decided already stays as it is.
+    async fn abort(&self, claim: Claim, reason: &str, detail: &str) -> Result<(), RepoError> {
+        let abort = Abort { reason: reason.to_owned(), detail: detail.to_owned(), by: Some(self.id) };
+        put_abort(&self.repository, &self.run, claim, abort).await.map(drop)
+    }
+
+    /// `Ok` when `attempt` is one that this session began and has not seen decided.
+    pub(crate) fn check_own(&self, attempt: &Attempt) -> Result<(), FormatError> {
+        let own = self.undecided.get(&attempt.ordinal).is_some_and(|own| own.id == attempt.id);
+        if own {
+            return Ok(());
+        }
+        let rule = format!("only an open attempt of session {} can be committed by it", self.id);
+        Err(FormatError::invalid("attempt", format!("{} ({})", attempt.ordinal, attempt.id), rule))
+    }
+}
+
+/// Puts an ABORT unless the attempt is decided; gives back whose decision stands there now.
+pub(crate) async fn put_abort(
+    repository: &Repository,
+    run: &RunName,
+    claim: Claim,
+    abort: Abort,
+) -> Result<Registered, RepoError> {
+    let key = Key::decision(run, claim.ordinal);
+    let decision = Decision::abort(claim.attempt, abort);
+    let body = Bytes::from(decision.to_bytes(run, claim.ordinal).map_err(RepoError::object(key.clone()))?);
+    let registered = repository.register(&key, &body).await?;
+    match &registered {
+        Registered::Ours => repository.remember(run, claim.ordinal, decision.into()),
+        Registered::Theirs(_) => {}
+        Registered::Unknown(error) => return Err(error.clone().into()),
+    }
+    Ok(registered)
 }

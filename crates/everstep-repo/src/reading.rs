@@ -1,0 +1,184 @@
+//! Reading the protocol's objects: features before shape, decisions cached (they never change), markers never.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use everstep_format::FormatError;
+use everstep_format::decision::{Abort, Decision, Manifest, Verdict};
+use everstep_format::feature::{Operation, Requires};
+use everstep_format::id::AttemptId;
+use everstep_format::intent::Intent;
+use everstep_format::key::Key;
+use everstep_format::name::{Ordinal, RunName};
+use everstep_format::{repository, sealed};
+use everstep_store::{Span, Store, StoreError, StoreErrorKind};
+use serde::Deserialize;
+
+use crate::{Checkpoint, RepoError, Repository};
+
+/// Decisions kept in memory per repository handle.
+const CACHED_DECISIONS: usize = 4096;
+
+/// What became of an attempt, as its decision says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fate {
+    /// A checkpoint.
+    Commit(Arc<Manifest>),
+    /// None.
+    Abort(Abort),
+}
+
+/// A decision that was read: its hash held and this version understands what it requires.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decided {
+    /// The attempt that is decided.
+    pub attempt: AttemptId,
+    /// Features per operation.
+    pub requires: Requires,
+    /// COMMIT or ABORT.
+    pub fate: Fate,
+}
+
+impl From<Decision> for Decided {
+    fn from(decision: Decision) -> Self {
+        let fate = match decision.verdict {
+            Verdict::Commit(manifest) => Fate::Commit(Arc::from(manifest)),
+            Verdict::Abort(abort) => Fate::Abort(abort),
+        };
+        Self { attempt: decision.attempt, requires: decision.requires, fate }
+    }
+}
+
+impl Decided {
+    /// The checkpoint, when it is a COMMIT. Whether it is expired is another question.
+    pub fn committed(&self) -> Option<Checkpoint> {
+        match &self.fate {
+            Fate::Commit(manifest) => Some(Checkpoint { manifest: manifest.clone() }),
+            Fate::Abort(_) => None,
+        }
+    }
+}
+
+/// Decisions by run and ordinal. They are write-once, so an entry never goes stale.
+#[derive(Debug, Default)]
+pub(crate) struct DecisionCache(Mutex<HashMap<(RunName, Ordinal), Arc<Decided>>>);
+
+impl DecisionCache {
+    fn get(&self, run: &RunName, ordinal: Ordinal) -> Option<Arc<Decided>> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(&(run.clone(), ordinal)).cloned()
+    }
+
+    fn keep(&self, run: &RunName, ordinal: Ordinal, decided: &Arc<Decided>) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= CACHED_DECISIONS {
+            entries.clear();
+        }
+        entries.insert((run.clone(), ordinal), decided.clone());
+    }
+}
+
+/// The fields that every sealed object has had since the first version and always will have.
+#[derive(Deserialize)]
+struct Preface {
+    version: u32,
+    #[serde(default)]
+    requires: Requires,
+}
+
+/// `Ok` when this version may go on to parse `bytes` for `operation`. It looks at nothing but version and features, so
+/// that an object of a later shape is refused as unsupported, never called damaged.
+pub(crate) fn check_preface(
+    what: &'static str,
+    bytes: &[u8],
+    operation: Operation,
+) -> Result<(), FormatError> {
+    let preface: Preface = sealed::open(what, bytes)?;
+    repository::check_version(preface.version)?;
+    preface.requires.check(operation)
+}
+
+/// The whole object, or `None` when there is none.
+pub(crate) async fn fetch(store: &dyn Store, key: &Key) -> Result<Option<Bytes>, StoreError> {
+    match store.get(key, Span::Whole).await {
+        Ok(object) => Ok(Some(object.bytes)),
+        Err(error) if error.kind == StoreErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Parses an intent that was read for `operation`.
+pub(crate) fn parse_intent(
+    bytes: &[u8],
+    (run, ordinal): (&RunName, Ordinal),
+    operation: Operation,
+) -> Result<Intent, RepoError> {
+    check_preface("intent", bytes, operation)
+        .and_then(|()| Intent::from_bytes(bytes, run, ordinal))
+        .map_err(RepoError::object(Key::intent(run, ordinal)))
+}
+
+/// Parses a decision that was read for `operation`.
+pub(crate) fn parse_decision(
+    bytes: &[u8],
+    (run, ordinal): (&RunName, Ordinal),
+    operation: Operation,
+) -> Result<Decided, RepoError> {
+    check_preface("decision", bytes, operation)
+        .and_then(|()| Decision::from_bytes(bytes, run, ordinal))
+        .map(Decided::from)
+        .map_err(RepoError::object(Key::decision(run, ordinal)))
+}
+
+impl Repository {
+    /// The intent of one ordinal, if there is one.
+    ///
+    /// # Errors
+    /// [`RepoError::Store`], [`RepoError::Object`] for damage or for a feature that `operation` needs.
+    pub async fn intent(
+        &self,
+        run: &RunName,
+        ordinal: Ordinal,
+        operation: Operation,
+    ) -> Result<Option<Intent>, RepoError> {
+        let bytes = fetch(self.store().as_ref(), &Key::intent(run, ordinal)).await?;
+        bytes.map(|bytes| parse_intent(&bytes, (run, ordinal), operation)).transpose()
+    }
+
+    /// The decision of one ordinal, if there is one.
+    ///
+    /// # Errors
+    /// As [`Repository::intent`].
+    pub async fn decision(
+        &self,
+        run: &RunName,
+        ordinal: Ordinal,
+        operation: Operation,
+    ) -> Result<Option<Arc<Decided>>, RepoError> {
+        if let Some(decided) = self.cache().get(run, ordinal) {
+            let key = Key::decision(run, ordinal);
+            decided.requires.check(operation).map_err(RepoError::object(key))?;
+            return Ok(Some(decided));
+        }
+        let Some(bytes) = fetch(self.store().as_ref(), &Key::decision(run, ordinal)).await? else {
+            return Ok(None);
+        };
+        let decided = Arc::new(parse_decision(&bytes, (run, ordinal), operation)?);
+        self.cache().keep(run, ordinal, &decided);
+        Ok(Some(decided))
+    }
+
+    /// Remembers a decision that this process wrote or met on its way.
+    pub(crate) fn remember(&self, run: &RunName, ordinal: Ordinal, decided: Decided) {
+        self.cache().keep(run, ordinal, &Arc::new(decided));
+    }
+
+    /// Whether the expired marker is there, asked of the store now. Its presence alone decides, whatever it contains.
+    ///
+    /// # Errors
+    /// [`RepoError::Store`].
+    pub async fn is_expired(&self, run: &RunName, ordinal: Ordinal) -> Result<bool, RepoError> {
+        Ok(fetch(self.store().as_ref(), &Key::expired(run, ordinal)).await?.is_some())
+    }
+}

@@ -1,0 +1,90 @@
+//! A deliberate rollback: an ordinary attempt whose COMMIT carries a copy of an older checkpoint's index.
+
+use bytes::Bytes;
+use everstep_format::FormatError;
+use everstep_format::decision::{Manifest, Totals};
+use everstep_format::feature::Operation;
+use everstep_format::id::ContentHash;
+use everstep_format::key::Key;
+use everstep_store::Class;
+use futures::future::try_join;
+
+use crate::checkpoint::explain_missing;
+use crate::commit::CopyOf;
+use crate::reading::fetch;
+use crate::session::{Attempt, CommitOutcome, Draft, Session};
+use crate::{Checkpoint, RepoError};
+
+impl Session {
+    pub(crate) async fn copy_of(&mut self, target: &Checkpoint) -> Result<CommitOutcome, RepoError> {
+        let Manifest { step, world_size, .. } = *target.manifest;
+        let attempt = self.start_attempt(step, world_size, vec![target.clone()]).await?;
+        match self.copy_index(target, &attempt).await {
+            Ok((draft, copy)) => self.decide(&attempt, draft, Some(copy)).await,
+            Err(error) => {
+                self.abandon(attempt, &format!("rollback failed: {error}")).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Stores the index and refs of `target` under the new attempt. Packs stay where they are.
+    async fn copy_index(&self, target: &Checkpoint, attempt: &Attempt) -> Result<(Draft, CopyOf), RepoError> {
+        let Manifest { run, ordinal, .. } = target.manifest.as_ref();
+        if attempt.confirmed.is_empty() {
+            return Err(RepoError::Expired { run: run.clone(), ordinal: *ordinal });
+        }
+        let Manifest { index, refs, owners, totals, metadata, .. } = target.manifest.as_ref();
+        let new_index = Key::index(attempt.id, index.blake3);
+        let new_refs = Key::refs(attempt.id, refs.blake3);
+        try_join(
+            self.copy_object(target, (target.index_key(), index.blake3), new_index),
+            self.copy_object(target, (target.refs_key(), refs.blake3), new_refs),
+        )
+        .await?;
+        let decided = self.repository.decision(run, *ordinal, Operation::Write).await?;
+        let requires = decided.map(|decided| decided.requires.clone()).unwrap_or_default();
+        let draft = Draft {
+            index: index.clone(),
+            refs: refs.clone(),
+            owners: owners.clone(),
+            totals: all_reused(totals),
+            metadata: metadata.clone(),
+        };
+        Ok((draft, CopyOf { target: target.as_parent(), requires }))
+    }
+
+    async fn copy_object(
+        &self,
+        target: &Checkpoint,
+        (from, hash): (Key, ContentHash),
+        to: Key,
+    ) -> Result<(), RepoError> {
+        let store = self.repository.store().as_ref();
+        let Some(bytes) = fetch(store, &from).await? else {
+            return Err(explain_missing(store, target, from).await);
+        };
+        check_hash(&bytes, hash).map_err(RepoError::object(from))?;
+        Ok(store.put(&to, bytes.into(), Class::Bulk).await?)
+    }
+}
+
+fn check_hash(bytes: &Bytes, expected: ContentHash) -> Result<(), FormatError> {
+    let found = ContentHash::of(bytes);
+    if found == expected {
+        return Ok(());
+    }
+    let (expected, found) = (format!("content with BLAKE3 {expected}"), format!("BLAKE3 {found}"));
+    Err(FormatError::corrupt("object", 0, expected, found))
+}
+
+/// The sums of a copy: the same state, nothing stored anew.
+fn all_reused(totals: &Totals) -> Totals {
+    Totals {
+        chunks_new: 0,
+        reused_raw_bytes: totals.reused_raw_bytes.saturating_add(totals.new_raw_bytes),
+        new_raw_bytes: 0,
+        new_stored_bytes: 0,
+        ..totals.clone()
+    }
+}
