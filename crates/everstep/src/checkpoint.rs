@@ -7,7 +7,9 @@ use everstep_repo::Checkpoint as Inner;
 use everstep_restore::{CheckpointReader, Tools};
 
 use crate::progress::Watched;
-use crate::{Entry, Error, Progress, Repository, RestoreOptions, RestoreReport, Selection, StoredContent, Target};
+use crate::{
+    Entry, Error, Progress, Repository, RestoreOptions, RestoreReport, Selection, StoredContent, Target,
+};
 
 /// A checkpoint that was read as committed and not expired.
 #[derive(Debug, Clone)]
@@ -107,7 +109,8 @@ impl Checkpoint {
         act: impl FnOnce(&Tools<'_>) -> Result<T, everstep_restore::RestoreError>,
     ) -> Result<T, Error> {
         let engine = &self.repository.engine;
-        let tools = Tools { pool: &engine.pool, settings: &engine.options.restore, progress: &Watched(progress) };
+        let tools =
+            Tools { pool: &engine.pool, settings: &engine.options.restore, progress: &Watched(progress) };
         Ok(act(&tools)?)
     }
 }

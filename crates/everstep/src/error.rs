@@ -77,7 +77,8 @@ impl Error {
     }
 
     pub(crate) fn unknown_outcome(run: &RunName, cause: &StoreError) -> Self {
-        let message = format!("it is unknown whether the rollback of run {run} was committed ({cause}); list the run");
+        let message =
+            format!("it is unknown whether the rollback of run {run} was committed ({cause}); list the run");
         Self { kind: ErrorKind::OutcomeUnknown, source: message.into() }
     }
 
@@ -156,6 +157,7 @@ from_inner!(FormatError, kind_of_input);
 from_inner!(RepoError, kind_of_repo);
 from_inner!(CheckError, |error| match error {
     CheckError::Repo(repo) => kind_of_repo(repo),
+    _ => ErrorKind::Unreachable,
 });
 from_inner!(SaveError, |error| match error {
     SaveError::Repo(repo) => kind_of_repo(repo),

@@ -7,7 +7,7 @@ use everstep_check::{CheckOptions, Tools};
 use everstep_format::name::RunName;
 use everstep_format::reference::CheckpointRef;
 use everstep_repo::{InitOptions, Repository as Inner};
-use everstep_store::{Store, SystemWorld, World};
+use everstep_store::{Snapshot, Store, SystemWorld, World};
 use rayon::ThreadPool;
 use tokio::runtime::Runtime;
 
@@ -48,7 +48,8 @@ impl Engine {
 
     fn open_store(&self, address: &str) -> Result<(Arc<dyn Store>, Arc<dyn World>), Error> {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-        let store = self.runtime.block_on(everstep_store::open(address, &self.options.store, world.clone()))?;
+        let store =
+            self.runtime.block_on(everstep_store::open(address, &self.options.store, world.clone()))?;
         Ok((store, world))
     }
 }
@@ -80,6 +81,11 @@ impl Repository {
     /// The address, without secrets.
     pub fn address(&self) -> String {
         self.inner.store().describe()
+    }
+
+    /// Requests and bytes so far, of every repository opened with (a clone of) the same options.
+    pub fn traffic(&self) -> Snapshot {
+        self.engine.options.store.counts.snapshot()
     }
 
     /// What `everstep.json` says: id, format version, chunking, writers.
@@ -117,7 +123,12 @@ impl Repository {
     ///
     /// # Errors
     /// Only when the store itself fails; damage is in the report.
-    pub fn check(&self, deep: bool, only: Option<&Checkpoint>, progress: &dyn Progress) -> Result<Report, Error> {
+    pub fn check(
+        &self,
+        deep: bool,
+        only: Option<&Checkpoint>,
+        progress: &dyn Progress,
+    ) -> Result<Report, Error> {
         let options = CheckOptions { deep, only: only.map(|checkpoint| checkpoint.inner().clone()) };
         let settings = &self.engine.options.check;
         let tools = Tools { pool: &self.engine.pool, settings, progress: &Watched(progress) };

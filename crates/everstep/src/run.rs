@@ -77,7 +77,11 @@ impl Run {
     /// # Errors
     /// `Conflict` for the newest checkpoint of the run.
     pub fn expire(&self, ordinal: Ordinal, reason: &str) -> Result<(), Error> {
-        Ok(self.repository.engine.runtime.block_on(self.repository.inner.expire(&self.name, ordinal, reason))?)
+        Ok(self
+            .repository
+            .engine
+            .runtime
+            .block_on(self.repository.inner.expire(&self.name, ordinal, reason))?)
     }
 
     /// Opens the run for writing: fences older sessions and settles what they left.

@@ -14,8 +14,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("everstep-check", &["everstep-format", "everstep-store", "everstep-repo"]),
     (
         "everstep",
-        &["everstep-format", "everstep-store", "everstep-repo", "everstep-save", "everstep-restore", "everstep-check"],
+        &[
+            "everstep-format",
+            "everstep-store",
+            "everstep-repo",
+            "everstep-save",
+            "everstep-restore",
+            "everstep-check",
+        ],
     ),
+    ("ckpt-bench", &["everstep"]),
     ("ckpt-inspect", &["everstep"]),
 ];
 
@@ -23,7 +31,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const TEST_WORLD: &[&str] = &["everstep-sim", "everstep-tests"];
 
 /// What the format must not pull, directly or through others: no async runtime, no store, no randomness.
-const NOT_IN_FORMAT: &[&str] = &["tokio", "async-std", "smol", "futures-executor", "object_store", "rand", "rand_core"];
+const NOT_IN_FORMAT: &[&str] =
+    &["tokio", "async-std", "smol", "futures-executor", "object_store", "rand", "rand_core"];
 
 fn metadata() -> Metadata {
     MetadataCommand::new()
@@ -37,12 +46,18 @@ fn metadata() -> Metadata {
 fn dependencies_between_our_crates_point_one_way() {
     let metadata = metadata();
     let members: BTreeSet<&str> = metadata.workspace_packages().iter().map(|p| p.name.as_str()).collect();
-    let known: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).chain(TEST_WORLD.iter().copied()).collect();
-    assert_eq!(members, known, "every crate of the workspace has its line in this test, and the other way round");
+    let known: BTreeSet<&str> =
+        ALLOWED.iter().map(|(name, _)| *name).chain(TEST_WORLD.iter().copied()).collect();
+    assert_eq!(
+        members, known,
+        "every crate of the workspace has its line in this test, and the other way round"
+    );
 
     let mut wrong = Vec::new();
     for package in metadata.workspace_packages() {
-        let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == package.name.as_str()) else { continue };
+        let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == package.name.as_str()) else {
+            continue;
+        };
         for dependency in package.dependencies.iter().filter(|d| members.contains(d.name.as_str())) {
             if !allowed.contains(&dependency.name.as_str()) {
                 wrong.push(format!("{} -> {} ({:?})", package.name, dependency.name, dependency.kind));
@@ -56,7 +71,8 @@ fn dependencies_between_our_crates_point_one_way() {
 fn the_format_pulls_no_runtime_no_store_and_no_randomness() {
     let metadata = metadata();
     let resolve = metadata.resolve.as_ref().expect("resolved");
-    let names: BTreeMap<&PackageId, &str> = metadata.packages.iter().map(|p| (&p.id, p.name.as_str())).collect();
+    let names: BTreeMap<&PackageId, &str> =
+        metadata.packages.iter().map(|p| (&p.id, p.name.as_str())).collect();
     let mut open: Vec<&PackageId> =
         metadata.packages.iter().filter(|p| p.name.as_str() == "everstep-format").map(|p| &p.id).collect();
     assert_eq!(open.len(), 1);
@@ -66,7 +82,8 @@ fn the_format_pulls_no_runtime_no_store_and_no_randomness() {
             continue;
         }
         let node = resolve.nodes.iter().find(|node| node.id == *id).expect("every package is resolved");
-        let shipped = node.deps.iter().filter(|d| d.dep_kinds.iter().any(|k| k.kind == DependencyKind::Normal));
+        let shipped =
+            node.deps.iter().filter(|d| d.dep_kinds.iter().any(|k| k.kind == DependencyKind::Normal));
         open.extend(shipped.map(|d| &d.pkg));
     }
     let pulled: BTreeSet<&str> = seen.iter().map(|id| names[*id]).collect();

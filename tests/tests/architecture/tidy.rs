@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 const FUNCTION_LINES: usize = 70;
 const FILE_CODE_LINES: usize = 600;
-const NO_SUCH_ROOMS: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc", "v2", "legacy", "old"];
+const NO_SUCH_ROOMS: &[&str] =
+    &["util", "utils", "common", "helper", "helpers", "misc", "v2", "legacy", "old"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace is there")
@@ -32,7 +33,9 @@ fn rust_files() -> Vec<PathBuf> {
 
 /// Lines before inline tests begin.
 fn code_of(text: &str) -> Vec<&str> {
-    text.lines().take_while(|line| !line.starts_with("#[cfg(test)]") && !line.starts_with("mod tests")).collect()
+    text.lines()
+        .take_while(|line| !line.starts_with("#[cfg(test)]") && !line.starts_with("mod tests"))
+        .collect()
 }
 
 /// Name, first line number and length of every function, told by rustfmt's indentation: a function ends at the first
@@ -84,7 +87,10 @@ fn files_have_at_most_600_lines_of_code() {
     let mut long = Vec::new();
     for file in rust_files() {
         let text = fs::read_to_string(&file).expect("readable");
-        let lines = code_of(&text).iter().filter(|line| !line.trim().is_empty() && !line.trim().starts_with("//")).count();
+        let lines = code_of(&text)
+            .iter()
+            .filter(|line| !line.trim().is_empty() && !line.trim().starts_with("//"))
+            .count();
         if lines > FILE_CODE_LINES {
             long.push(format!("{}: {lines} lines", file.display()));
         }
@@ -125,14 +131,15 @@ fn only_the_key_module_spells_object_keys() {
     let roots = ["\"packs/", "\"runs/", "\"index/", "\"sessions/", "\"alive/"];
     for file in rust_files() {
         let path = file.to_string_lossy().into_owned();
-        let is_test = path.contains("/tests") || path.contains("/everstep-sim/") || path.contains("/examples/");
+        let is_test =
+            path.contains("/tests") || path.contains("/everstep-sim/") || path.contains("/examples/");
         if is_test || path.ends_with("everstep-format/src/key.rs") {
             continue;
         }
         let text = fs::read_to_string(&file).expect("readable");
-        let spelled = code_of(&text).iter().any(|line| {
-            !line.trim_start().starts_with("//") && roots.iter().any(|root| line.contains(root))
-        });
+        let spelled = code_of(&text)
+            .iter()
+            .any(|line| !line.trim_start().starts_with("//") && roots.iter().any(|root| line.contains(root)));
         if spelled {
             bad.push(path);
         }

@@ -1,8 +1,26 @@
 //! Text for people: sizes, times, tables; and one JSON document for scripts.
 
+use std::io::{ErrorKind, Write};
+
 use everstep::format::row::ElementType;
 use humansize::{BINARY, DECIMAL, format_size};
 use serde_json::Value;
+
+/// Prints one line to stdout.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::output::line(&format!($($text)*)) };
+}
+pub(crate) use say;
+
+/// Prints one line. A reader that has gone away (`| head`) ends the process quietly; any other failure to print is told.
+pub(crate) fn line(text: &str) {
+    if let Err(error) = writeln!(std::io::stdout(), "{text}") {
+        if error.kind() != ErrorKind::BrokenPipe {
+            eprintln!("error: cannot print: {error}");
+        }
+        std::process::exit(if error.kind() == ErrorKind::BrokenPipe { 0 } else { 3 });
+    }
+}
 
 /// `12.3 MB`
 pub(crate) fn size(bytes: u64) -> String {
@@ -24,7 +42,8 @@ pub(crate) fn time(rfc3339: &str) -> String {
 fn ago(seconds: i64) -> String {
     let (count, unit) = match seconds {
         i64::MIN..0 => return "in the future".to_owned(),
-        0..60 => (seconds, "second"),
+        0 => return "just now".to_owned(),
+        1..60 => (seconds, "second"),
         60..3_600 => (seconds / 60, "minute"),
         3_600..86_400 => (seconds / 3_600, "hour"),
         _ => (seconds / 86_400, "day"),
@@ -47,7 +66,8 @@ pub(crate) fn count(n: u64, what: &str) -> String {
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c) {
+        if c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c)
+        {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -76,9 +96,9 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) {
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    println!("{}", line(&titles));
+    say!("{}", line(&titles));
     for row in rows {
-        println!("{}", line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
+        say!("{}", line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
     }
 }
 
@@ -86,13 +106,13 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) {
 pub(crate) fn fields(fields: &[(&str, String)]) {
     let width = fields.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
     for (label, text) in fields {
-        println!("{label:<width$}  {text}");
+        say!("{label:<width$}  {text}");
     }
 }
 
 /// Prints one JSON document.
 pub(crate) fn json(document: &Value) {
-    println!("{document:#}");
+    say!("{document:#}");
 }
 
 #[cfg(test)]

@@ -18,7 +18,9 @@ impl Place {
         match (given, default_url()) {
             ([url, rest], _) => Ok((url.clone(), rest.clone())),
             ([rest], Some(url)) => Ok((url, rest.clone())),
-            _ => Err(Failure::usage(&format!("give URL and {second}, or set {VARIABLE} and give {second} alone"))),
+            _ => Err(Failure::usage(&format!(
+                "give URL and {second}, or set {VARIABLE} and give {second} alone"
+            ))),
         }
     }
 

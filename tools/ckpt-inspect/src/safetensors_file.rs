@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use everstep::{Bounds, ByteSource, Content, Dtype, ObjectEntry, Selection, Shard, Source, State, Value};
+use safetensors::Dtype as FileDtype;
 use safetensors::tensor::{Metadata, TensorInfo};
-use safetensors::{Dtype as FileDtype, SafeTensors};
 
 use crate::failure::Failure;
 
@@ -71,7 +71,8 @@ impl Model {
             let (tensors, metadata) = open_file(&folder.join(&file))?;
             let found: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
             if let Some(name) = names.iter().find(|name| !found.contains(name.as_str())) {
-                let message = format!("{}: tensor {name:?} is not in {file}, where it should be", path.display());
+                let message =
+                    format!("{}: tensor {name:?} is not in {file}, where it should be", path.display());
                 return Err(Failure::usage(&message));
             }
             model.tensors.extend(tensors.into_iter().filter(|tensor| names.contains(&tensor.name)));
@@ -128,7 +129,9 @@ fn weight_map(path: &Path) -> Result<BTreeMap<String, HashSet<String>>, Failure>
     for (name, file) in index.weight_map {
         let bare = PathBuf::from(&file);
         if bare.file_name() != Some(bare.as_os_str()) || file.contains(['\\', ':', '\0']) {
-            return Err(bad(format!("tensor {name:?} lies in {file:?}; expected the bare name of a file beside the index")));
+            return Err(bad(format!(
+                "tensor {name:?} lies in {file:?}; expected the bare name of a file beside the index"
+            )));
         }
         map.entry(file).or_default().insert(name);
     }
@@ -141,19 +144,25 @@ fn open_file(path: &Path) -> Result<(Vec<FileTensor>, FileMetadata), Failure> {
     let mut file = File::open(path).map_err(unreadable)?;
     let file_len = file.metadata().map_err(unreadable)?.len();
     let mut header = vec![0; 8];
-    file.read_exact(&mut header).map_err(|_| bad(format!("{file_len} bytes are too few for a safetensors file")))?;
+    file.read_exact(&mut header)
+        .map_err(|_| bad(format!("{file_len} bytes are too few for a safetensors file")))?;
     let header_len = u64::from_le_bytes(header[..8].try_into().expect("eight bytes were read"));
     if header_len > HEADER_BYTES || header_len > file_len - 8 {
-        return Err(bad(format!("not a safetensors file: a header of {header_len} bytes in a file of {file_len}")));
+        return Err(bad(format!(
+            "not a safetensors file: a header of {header_len} bytes in a file of {file_len}"
+        )));
     }
     let whole = usize::try_from(8 + header_len).map_err(|_| bad("the header is too large".to_owned()))?;
     header.resize(whole, 0);
     file.read_exact(&mut header[8..]).map_err(unreadable)?;
-    let (_, metadata) = SafeTensors::read_metadata(&header).map_err(|e| bad(format!("the header is not valid: {e}")))?;
+    let metadata: Metadata =
+        serde_json::from_slice(&header[8..]).map_err(|e| bad(format!("the header is not valid: {e}")))?;
     let data_len = metadata.data_len() as u64;
     if 8 + header_len + data_len != file_len {
         let expected = 8 + header_len + data_len;
-        return Err(bad(format!("the header describes a file of {expected} bytes, found {file_len}; was it cut short?")));
+        return Err(bad(format!(
+            "the header describes a file of {expected} bytes, found {file_len}; was it cut short?"
+        )));
     }
     let file = std::sync::Arc::new(file);
     let names = metadata.offset_keys();
@@ -162,9 +171,15 @@ fn open_file(path: &Path) -> Result<(Vec<FileTensor>, FileMetadata), Failure> {
     Ok((tensors.collect::<Result<_, _>>()?, metadata.metadata().clone()))
 }
 
-fn file_tensor(file: &std::sync::Arc<File>, data: u64, name: &str, info: &TensorInfo) -> Result<FileTensor, String> {
-    let dtype = from_file(info.dtype)
-        .ok_or_else(|| format!("tensor {name:?} has dtype {:?}, which Everstep does not store", info.dtype))?;
+fn file_tensor(
+    file: &std::sync::Arc<File>,
+    data: u64,
+    name: &str,
+    info: &TensorInfo,
+) -> Result<FileTensor, String> {
+    let dtype = from_file(info.dtype).ok_or_else(|| {
+        format!("tensor {name:?} has dtype {:?}, which Everstep does not store", info.dtype)
+    })?;
     let (start, end) = info.data_offsets;
     let range = FileRange { file: file.clone(), start: data + start as u64, len: (end - start) as u64 };
     let shape = info.shape.iter().map(|&n| n as u64).collect();
@@ -176,7 +191,9 @@ pub(crate) fn header(
     tensors: &[(&str, Dtype, &[u64], u64)],
     metadata: &FileMetadata,
 ) -> Result<Vec<u8>, Failure> {
-    let size = |n: u64| usize::try_from(n).map_err(|_| Failure::usage("a tensor is larger than this machine's memory"));
+    let size = |n: u64| {
+        usize::try_from(n).map_err(|_| Failure::usage("a tensor is larger than this machine's memory"))
+    };
     let mut at = 0;
     let mut infos = Vec::with_capacity(tensors.len());
     for (name, dtype, shape, bytes) in tensors {

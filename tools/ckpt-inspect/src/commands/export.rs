@@ -5,13 +5,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everstep::format::row::{ElementType, Kind};
-use everstep::{Bounds, Checkpoint, Dtype, Entry, Progress, RestoreOptions, Selection, StoredContent, Target, Value};
+use everstep::{
+    Bounds, Checkpoint, Dtype, Entry, Progress, RestoreOptions, Selection, StoredContent, Target, Value,
+};
 use serde_json::json;
 
 use crate::cli::ExportArgs;
 use crate::commands::{Context, selection};
 use crate::failure::Failure;
-use crate::output::{self, count, printable, size};
+use crate::output::{self, count, printable, say, size};
 use crate::place::Place;
 use crate::progress::Bar;
 use crate::safetensors_file::{FileMetadata, METADATA, header};
@@ -24,7 +26,8 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<ExitCode, Fail
     let selection = selection(&args.selection)?;
     let repository = context.open(&url)?;
     if args.output.exists() && !args.force {
-        let message = format!("{} exists; give another name, or --force to replace it", args.output.display());
+        let message =
+            format!("{} exists; give another name, or --force to replace it", args.output.display());
         return Err(Failure::usage(&message));
     }
     let checkpoint = context.resolve(&repository, &reference)?;
@@ -57,7 +60,11 @@ impl Plan {
             match (entry.kind, &entry.element) {
                 (Kind::Tensor, ElementType::Dtype(dtype)) => plan.tensors.push(wanted(&entry, *dtype)),
                 (Kind::Tensor, other) => {
-                    let message = format!("tensor {:?} has dtype {}, unknown to this version", entry.name, other.name());
+                    let message = format!(
+                        "tensor {:?} has dtype {}, unknown to this version",
+                        entry.name,
+                        other.name()
+                    );
                     return Err(Failure::usage(&format!("{message}; leave it out with --exclude")));
                 }
                 (Kind::Object, _) if &*entry.name == METADATA => plan.metadata = metadata(checkpoint)?,
@@ -92,7 +99,8 @@ fn write(checkpoint: &Checkpoint, plan: &Plan, path: &Path, bar: &Bar) -> Result
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     let file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder).map_err(failed)?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    let tensors: Vec<_> = plan.tensors.iter().map(|w| (w.name.as_str(), w.dtype, w.shape.as_slice(), w.bytes)).collect();
+    let tensors: Vec<_> =
+        plan.tensors.iter().map(|w| (w.name.as_str(), w.dtype, w.shape.as_slice(), w.bytes)).collect();
     let header = header(&tensors, &plan.metadata)?;
     out.write_all(&header).map_err(failed)?;
     bar.planned(plan.tensors.iter().map(|w| w.bytes).sum());
@@ -155,7 +163,8 @@ fn slabs(tensor: &Wanted) -> Vec<Slab<'_>> {
 
 fn read(checkpoint: &Checkpoint, batch: &[Slab<'_>]) -> Result<Vec<u8>, Failure> {
     let len = batch.iter().map(|slab| slab.bytes).sum::<u64>();
-    let len = usize::try_from(len).map_err(|_| Failure::usage("a tensor is larger than this machine's memory"))?;
+    let len =
+        usize::try_from(len).map_err(|_| Failure::usage("a tensor is larger than this machine's memory"))?;
     let mut bytes = vec![0; len];
     let mut rest = bytes.as_mut_slice();
     let mut targets = Vec::with_capacity(batch.len());
@@ -192,9 +201,9 @@ fn print(context: &Context, checkpoint: &Checkpoint, plan: &Plan, (path, bytes):
         return;
     }
     let tensors = count(plan.tensors.len() as u64, "tensor");
-    println!("wrote {} ({tensors}, {})", path.display(), size(bytes));
+    say!("wrote {} ({tensors}, {})", path.display(), size(bytes));
     if !plan.left_out.is_empty() {
         let names: Vec<String> = plan.left_out.iter().map(|name| printable(name)).collect();
-        println!("left out, since safetensors holds tensors only: {}", names.join(", "));
+        say!("left out, since safetensors holds tensors only: {}", names.join(", "));
     }
 }

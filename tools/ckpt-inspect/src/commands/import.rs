@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::ImportArgs;
 use crate::commands::{Context, selection};
 use crate::failure::Failure;
-use crate::output::{self, count, size};
+use crate::output::{self, count, say, size};
 use crate::place::Place;
 use crate::progress::Bar;
 use crate::safetensors_file::Model;
@@ -86,18 +86,18 @@ fn print(context: &Context, run: &Run, report: &SaveReport) {
         }));
         return;
     }
-    println!("committed {}@ordinal={} (step {})", run.name(), manifest.ordinal, manifest.step);
+    say!("committed {}@ordinal={} (step {})", run.name(), manifest.ordinal, manifest.step);
     let objects = match report.objects {
         0 => String::new(),
         n => format!(" and {}", count(n, "object")),
     };
-    println!("  state     {}{objects}, {}", count(report.tensors, "tensor"), size(report.raw_bytes));
-    println!(
+    say!("  state     {}{objects}, {}", count(report.tensors, "tensor"), size(report.raw_bytes));
+    say!(
         "  uploaded  {} of {} as {} in {}",
         count(report.chunks_uploaded, "chunk"),
         size(report.new_raw_bytes),
         size(report.bytes_uploaded),
         count(report.packs, "pack"),
     );
-    println!("  reused    {} of {}", count(report.chunks_reused, "chunk"), size(report.reused_raw_bytes));
+    say!("  reused    {} of {}", count(report.chunks_reused, "chunk"), size(report.reused_raw_bytes));
 }

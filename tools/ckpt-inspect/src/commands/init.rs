@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cli::InitArgs;
 use crate::commands::Context;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, say};
 
 pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<ExitCode, Failure> {
     let mut chunking = Chunking::default();
@@ -27,8 +27,8 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<ExitCode, Failur
             "writers": config.writers,
         }));
     } else {
-        println!("made repository {} at {}", config.id, output::printable(&repository.address()));
-        println!("format {} (a draft: later versions may not read it)", config.version_name);
+        say!("made repository {} at {}", config.id, output::printable(&repository.address()));
+        say!("format {} (a draft: later versions may not read it)", config.version_name);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::cli::LsArgs;
 use crate::commands::{Context, patterns};
 use crate::failure::Failure;
-use crate::output::{self, size, table, time};
+use crate::output::{self, say, size, table, time};
 
 pub(crate) fn run(context: &Context, args: &LsArgs) -> Result<ExitCode, Failure> {
     let repository = context.open(&args.url)?;
@@ -36,7 +36,11 @@ fn entries(repository: &Repository, args: &LsArgs) -> Result<Vec<Listed>, Failur
             continue;
         }
         let attempts = repository.run(run.as_str())?.attempts()?;
-        entries.extend(attempts.into_iter().map(|(ordinal, state)| Listed { run: run.clone(), ordinal, state }));
+        entries.extend(attempts.into_iter().map(|(ordinal, state)| Listed {
+            run: run.clone(),
+            ordinal,
+            state,
+        }));
     }
     Ok(entries)
 }
@@ -44,7 +48,9 @@ fn entries(repository: &Repository, args: &LsArgs) -> Result<Vec<Listed>, Failur
 impl Listed {
     fn manifest(&self) -> Option<&Manifest> {
         match &self.state {
-            AttemptState::Committed(checkpoint) | AttemptState::Expired(checkpoint) => Some(&checkpoint.manifest),
+            AttemptState::Committed(checkpoint) | AttemptState::Expired(checkpoint) => {
+                Some(&checkpoint.manifest)
+            }
             _ => None,
         }
     }
@@ -109,9 +115,12 @@ fn entry(entry: &Listed) -> Value {
 fn print(repository: &Repository, entries: &[Listed], all: bool) {
     let shown: Vec<&Listed> = entries.iter().filter(|e| all || e.is_checkpoint()).collect();
     if shown.is_empty() {
-        println!("no checkpoints in {}", output::printable(&repository.address()));
+        say!("no checkpoints in {}", output::printable(&repository.address()));
     } else {
-        table(&["RUN", ">ORDINAL", ">STEP", "STATE", ">TENSORS", ">SIZE", ">STORED NEW", "CREATED"], &rows(&shown));
+        table(
+            &["RUN", ">ORDINAL", ">STEP", "STATE", ">TENSORS", ">SIZE", ">STORED NEW", "CREATED"],
+            &rows(&shown),
+        );
     }
     let unfinished: Vec<String> = entries
         .iter()
@@ -119,7 +128,7 @@ fn print(repository: &Repository, entries: &[Listed], all: bool) {
         .map(|e| format!("{}@ordinal={} (step {})", e.run, e.ordinal, e.step().unwrap_or_default()))
         .collect();
     if !unfinished.is_empty() && !all {
-        println!("\nunfinished (being saved, or left by a crash): {}", unfinished.join(", "));
+        say!("\nunfinished (being saved, or left by a crash): {}", unfinished.join(", "));
     }
 }
 

@@ -41,7 +41,10 @@ impl Context {
         if !also.is_empty() && !self.json {
             let ordinals: Vec<String> = also.iter().map(Ordinal::to_string).collect();
             let chosen = checkpoint.manifest().ordinal;
-            eprintln!("note: {reference} also fits ordinal {}; the newest, {chosen}, is meant", ordinals.join(", "));
+            eprintln!(
+                "note: {reference} also fits ordinal {}; the newest, {chosen}, is meant",
+                ordinals.join(", ")
+            );
         }
         Ok(checkpoint)
     }

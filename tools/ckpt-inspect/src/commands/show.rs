@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cli::RefArgs;
 use crate::commands::Context;
 use crate::failure::Failure;
-use crate::output::{self, binary_size, count, fields, printable, size, time};
+use crate::output::{self, binary_size, count, fields, printable, say, size, time};
 use crate::place::Place;
 
 pub(crate) fn run(context: &Context, args: &RefArgs) -> Result<ExitCode, Failure> {
@@ -18,7 +18,9 @@ pub(crate) fn run(context: &Context, args: &RefArgs) -> Result<ExitCode, Failure
     let checkpoint = context.resolve(&repository, &reference)?;
     let manifest = checkpoint.manifest();
     if context.json {
-        output::json(&json!({ "schema": "everstep.show/1", "repository": repository.address(), "manifest": manifest }));
+        output::json(
+            &json!({ "schema": "everstep.show/1", "repository": repository.address(), "manifest": manifest }),
+        );
     } else {
         print(manifest);
     }
@@ -32,7 +34,10 @@ fn print(manifest: &Manifest) {
         ("checkpoint", format!("{}@ordinal={}", manifest.run, manifest.ordinal)),
         ("step", manifest.step.to_string()),
         ("created", time(&manifest.created)),
-        ("written by", format!("{}, {}", printable(&manifest.tool), count(u64::from(manifest.world_size), "writer"))),
+        (
+            "written by",
+            format!("{}, {}", printable(&manifest.tool), count(u64::from(manifest.world_size), "writer")),
+        ),
         ("parents", parents(&manifest.parents)),
         ("rollback to", manifest.rollback_to.as_ref().map_or("-".to_owned(), parent)),
         ("state", format!("{}, {}", count(totals.tensors, "tensor"), count(totals.objects, "object"))),
@@ -47,9 +52,9 @@ fn print(manifest: &Manifest) {
         ("session", manifest.session.to_string()),
     ]);
     if !manifest.metadata.is_empty() {
-        println!("metadata");
+        say!("metadata");
         for (key, value) in &manifest.metadata {
-            println!("  {} = {}", printable(key), printable(&value.to_string()));
+            say!("  {} = {}", printable(key), printable(&value.to_string()));
         }
     }
 }
@@ -59,7 +64,11 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 fn parents(parents: &[ParentRef]) -> String {
-    if parents.is_empty() { "-".to_owned() } else { parents.iter().map(parent).collect::<Vec<_>>().join(", ") }
+    if parents.is_empty() {
+        "-".to_owned()
+    } else {
+        parents.iter().map(parent).collect::<Vec<_>>().join(", ")
+    }
 }
 
 fn parent(parent: &ParentRef) -> String {

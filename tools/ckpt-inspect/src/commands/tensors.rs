@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::TensorsArgs;
 use crate::commands::{Context, selection};
 use crate::failure::Failure;
-use crate::output::{self, count, element, printable, shape, size, table};
+use crate::output::{self, count, element, printable, say, shape, size, table};
 use crate::place::Place;
 
 pub(crate) fn run(context: &Context, args: &TensorsArgs) -> Result<ExitCode, Failure> {
@@ -70,5 +70,5 @@ fn print(entries: &[Entry]) {
     table(&["NAME", "DTYPE", "SHAPE", ">SIZE", ">STORED"], &rows);
     let bytes = entries.iter().map(|entry| entry.raw_bytes).sum();
     let of = |kind| entries.iter().filter(|entry| entry.kind == kind).count() as u64;
-    println!("{}, {}, {}", count(of(Kind::Tensor), "tensor"), count(of(Kind::Object), "object"), size(bytes));
+    say!("{}, {}, {}", count(of(Kind::Tensor), "tensor"), count(of(Kind::Object), "object"), size(bytes));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::cli::VerifyArgs;
 use crate::commands::Context;
 use crate::failure::Failure;
-use crate::output::{self, count, printable, size};
+use crate::output::{self, count, printable, say, size};
 use crate::place::Place;
 use crate::progress::Bar;
 
@@ -74,7 +74,7 @@ fn print(report: &Report, deep: bool) {
         print_finding(finding);
     }
     let counts = &report.counts;
-    println!(
+    say!(
         "checked {}, {}, {}, {} of packs{}",
         count(counts.checkpoints, "checkpoint"),
         count(counts.packs, "pack"),
@@ -83,29 +83,30 @@ fn print(report: &Report, deep: bool) {
         if deep { ", every chunk re-hashed" } else { " (their tables; --deep re-hashes every chunk)" },
     );
     match damage(report) {
-        0 => println!("sound"),
-        n => println!("DAMAGED: {}", count(n, "finding")),
+        0 => say!("sound"),
+        n => say!("DAMAGED: {}", count(n, "finding")),
     }
 }
 
 fn print_finding(finding: &Finding) {
-    println!("{}: {}", finding.severity, printable(&finding.object));
-    println!("  {}", printable(&finding.what));
+    say!("{}: {}", finding.severity, printable(&finding.object));
+    say!("  {}", printable(&finding.what));
     if !finding.expected.is_empty() {
-        println!("  expected {}", printable(&finding.expected));
-        println!("  found    {}", printable(&finding.found));
+        say!("  expected {}", printable(&finding.expected));
+        say!("  found    {}", printable(&finding.found));
     }
     if !finding.tensors.is_empty() {
-        let shown: Vec<String> = finding.tensors.iter().take(TENSORS_SHOWN).map(|name| printable(name)).collect();
+        let shown: Vec<String> =
+            finding.tensors.iter().take(TENSORS_SHOWN).map(|name| printable(name)).collect();
         let more = finding.tensors.len().saturating_sub(TENSORS_SHOWN);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        println!("  holds    {}{more}", shown.join(", "));
+        say!("  holds    {}{more}", shown.join(", "));
     }
     if !finding.hurts.is_empty() {
         let hurts: Vec<String> = finding.hurts.iter().map(ToString::to_string).collect();
-        println!("  hurts    {}", hurts.join(", "));
+        say!("  hurts    {}", hurts.join(", "));
     }
     if !finding.advice.is_empty() {
-        println!("  {}", finding.advice);
+        say!("  {}", finding.advice);
     }
 }

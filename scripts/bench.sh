@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# bench.sh [ckpt-bench options]: figures with references taken in the same run; on the disk of the temporary folder.
+# Built like the tests (optimised, with overflow checks), so that it needs no second build of every dependency.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo build --locked --quiet -p ckpt-bench
+exec target/debug/ckpt-bench "${TMPDIR:-/tmp}" "$@"

@@ -1,0 +1,60 @@
+//! Damage exits with 1, names the object, the tensors and the checkpoints.
+
+use std::path::{Path, PathBuf};
+
+use crate::tool::Tool;
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("there").map(|e| e.expect("entry").path()) {
+        if entry.is_dir() {
+            files(&entry, found);
+        } else {
+            found.push(entry);
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_pack_is_found_named_and_exits_with_1() {
+    let tool = Tool::with_repository();
+    tool.import("gpt", 1, &[("a.weight", 1.5, 3000)]);
+    let mut packs = Vec::new();
+    files(&tool.path("repo/packs"), &mut packs);
+    assert_eq!(packs.len(), 1);
+    let mut bytes = std::fs::read(&packs[0]).expect("there");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&packs[0], bytes).expect("written");
+
+    let deep = tool.run(&["verify", "repo", "--deep", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&deep.expect_code(1).stdout).expect("JSON");
+    assert_eq!(report["sound"], false);
+    let finding = &report["findings"][0];
+    assert_eq!(finding["severity"], "damage");
+    assert!(finding["object"].as_str().is_some_and(|object| object.contains("packs/")));
+    assert_eq!(finding["tensors"], serde_json::json!(["a.weight"]));
+    assert_eq!(finding["checkpoints"][0]["step"], 1);
+
+    let export = tool.run(&["export", "repo", "gpt", "-o", "out", "--json"]);
+    assert_eq!(export.expect_code(1).error()["kind"], "corrupt");
+    assert!(!tool.path("out").exists(), "no partial file is left");
+}
+
+#[test]
+fn a_missing_pack_is_damage_and_other_runs_are_sound() {
+    let tool = Tool::with_repository();
+    tool.import("good", 1, &[("w", 2.0, 3000)]);
+    let mut before = Vec::new();
+    files(&tool.path("repo/packs"), &mut before);
+    tool.import("bad", 1, &[("w", 3.0, 3000)]);
+    let mut after = Vec::new();
+    files(&tool.path("repo/packs"), &mut after);
+    let new = after.iter().find(|path| !before.contains(path)).expect("one new pack");
+    std::fs::remove_file(new).expect("removed");
+
+    let answer = tool.run(&["verify", "repo"]);
+    assert!(answer.expect_code(1).stdout.contains("bad@ordinal="), "{}", answer.stdout);
+    tool.run(&["verify", "repo", "good"]).expect_code(0);
+    tool.run(&["verify", "repo", "bad"]).expect_code(1);
+    tool.run(&["export", "repo", "good", "-o", "good.safetensors"]).expect_code(0);
+}

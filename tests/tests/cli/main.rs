@@ -1,0 +1,8 @@
+//! `ckpt-inspect` as people and scripts use it: the real binary, its output, its exit status.
+
+mod contract;
+mod damage;
+mod interrupted;
+mod names;
+mod refusals;
+mod tool;
