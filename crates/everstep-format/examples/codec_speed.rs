@@ -1,7 +1,8 @@
 //! Prints how fast this machine encodes and decodes chunks, next to memcpy and BLAKE3 in the same run.
 //!
-//! `cargo run -p everstep-format --example codec_speed`: GB of raw bytes per second on one thread, the best of a few
-//! passes over 8 MiB chunks of normally distributed numbers. A name as argument measures that kind alone.
+//! `cargo run -p everstep-format --example codec_speed`: GB of raw bytes per second on one thread, the best
+//! of a few passes over 8 MiB chunks of normally distributed numbers. A name as argument measures that kind
+//! alone.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a stopwatch needs the clock")]
 
@@ -18,9 +19,11 @@ const PASSES: usize = 15;
 fn main() {
     let floats = normal_floats(CHUNKS * CHUNK_BYTES / 4);
     let f32s: Vec<u8> = floats.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let bf16s: Vec<u8> = floats.iter().flat_map(|value| (value.to_bits() >> 16).to_le_bytes()[..2].to_vec()).collect();
+    let bf16s: Vec<u8> =
+        floats.iter().flat_map(|value| (value.to_bits() >> 16).to_le_bytes()[..2].to_vec()).collect();
     let f64s: Vec<u8> = floats.iter().flat_map(|value| f64::from(*value).to_le_bytes()).collect();
-    let tokens: Vec<u8> = floats.iter().map(|value| value.to_bits() % 50_257).flat_map(u32::to_le_bytes).collect();
+    let tokens: Vec<u8> =
+        floats.iter().map(|value| value.to_bits() % 50_257).flat_map(u32::to_le_bytes).collect();
 
     let mut copy = vec![1u8; f32s.len()];
     report("memcpy", f32s.len(), || copy.copy_from_slice(black_box(&f32s)));
@@ -35,7 +38,9 @@ fn main() {
         ("u32 tokens", &tokens, Some(Dtype::U32)),
         ("f32 as bytes", &f32s, None),
     ];
-    for (name, raw, dtype) in all.into_iter().filter(|(name, ..)| wanted.as_ref().is_none_or(|one| one == name)) {
+    for (name, raw, dtype) in
+        all.into_iter().filter(|(name, ..)| wanted.as_ref().is_none_or(|one| one == name))
+    {
         measure(name, raw, dtype);
     }
 }
@@ -44,7 +49,8 @@ fn measure(name: &str, raw: &[u8], dtype: Option<Dtype>) {
     let mut encoder = Encoder::default();
     let mut decoder = Decoder::default();
     let mut habit = Habit::default();
-    // Each result is dropped before the next, as a bounded number in flight is: fresh memory costs more than encoding.
+    // Each result is dropped before the next, as a bounded number in flight is: fresh memory costs more than
+    // encoding.
     report(&format!("{name}: encode"), raw.len(), || {
         for chunk in raw.chunks(CHUNK_BYTES) {
             black_box(encoder.encode(chunk, dtype, &mut habit));
@@ -60,7 +66,12 @@ fn measure(name: &str, raw: &[u8], dtype: Option<Dtype>) {
     });
     assert!(out == raw, "{name} came back changed");
     let stored: usize = encoded.iter().map(|chunk| chunk.bytes.len()).sum();
-    println!("{:24} {:8.3} of raw, {:?}", format!("{name}: stored"), stored as f64 / raw.len() as f64, encoded[0].codec);
+    println!(
+        "{:24} {:8.3} of raw, {:?}",
+        format!("{name}: stored"),
+        stored as f64 / raw.len() as f64,
+        encoded[0].codec
+    );
 }
 
 fn report(name: &str, bytes: usize, mut work: impl FnMut()) {
@@ -78,7 +89,8 @@ fn normal_floats(count: usize) -> Vec<f32> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut uniform = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        f64::from((state >> 33).to_le_bytes()[..4].try_into().map_or(0, u32::from_le_bytes)) / f64::from(1u32 << 31)
+        f64::from((state >> 33).to_le_bytes()[..4].try_into().map_or(0, u32::from_le_bytes))
+            / f64::from(1u32 << 31)
     };
     (0..count).map(|_| ((0..12).map(|_| uniform()).sum::<f64>() - 6.0) as f32 * 0.02).collect()
 }

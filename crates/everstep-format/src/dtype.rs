@@ -1,14 +1,15 @@
 //! Element types.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use crate::FormatError;
 
 macro_rules! dtypes {
     ($($variant:ident, $name:literal, $bits:literal, $plane:literal, $doc:literal;)*) => {
-        /// An element type. Bytes are little-endian; sub-byte types stay packed as the framework packs them (two to a
-        /// byte, the shape counts logical elements).
+        /// An element type. Bytes are little-endian; sub-byte types stay packed as the framework packs them
+        /// (two to a byte, the shape counts logical elements).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Dtype { $(#[doc = $doc] $variant,)* }
 
@@ -76,15 +77,93 @@ dtypes! {
 }
 
 impl Dtype {
-    /// Bytes of `elements` logical elements, or `None` when that overflows. An odd count of 4-bit elements takes the
-    /// half byte's whole byte.
+    /// Bytes of `elements` logical elements, or `None` when that overflows. An odd count of 4-bit elements
+    /// takes the half byte's whole byte.
     pub fn byte_len(self, elements: u64) -> Option<u64> {
         Some(elements.checked_mul(self.bits())?.div_ceil(8))
+    }
+
+    /// Bytes of the run of `flat_len` elements from `flat_start`, both in row-major order, of a tensor of
+    /// `total` elements: `None` when the run leaves the tensor, or when an end of it would cut a byte that
+    /// two elements share (an end of the tensor cuts nothing).
+    pub fn byte_range(self, flat_start: u64, flat_len: u64, total: u64) -> Option<Range<u64>> {
+        let flat_end = flat_start.checked_add(flat_len).filter(|end| *end <= total)?;
+        let whole = |flat: u64| flat.checked_mul(self.bits()).is_some_and(|bits| bits % 8 == 0);
+        if !whole(flat_start) || !(whole(flat_end) || flat_end == total) {
+            return None;
+        }
+        Some(self.byte_len(flat_start)?..self.byte_len(flat_end)?)
     }
 }
 
 impl fmt::Display for Dtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c21_every_dtype_keeps_its_own_name() {
+        for dtype in Dtype::ALL {
+            assert_eq!(dtype.name().parse(), Ok(*dtype));
+        }
+        let names: std::collections::BTreeSet<_> = Dtype::ALL.iter().map(|dtype| dtype.name()).collect();
+        assert_eq!(names.len(), Dtype::ALL.len());
+        assert_ne!("float8_e4m3fn".parse::<Dtype>(), "float8_e4m3fnuz".parse());
+    }
+
+    #[test]
+    fn an_unknown_dtype_is_unsupported_and_named() {
+        let error = "float6_e3m2".parse::<Dtype>().unwrap_err();
+        assert!(
+            matches!(&error, FormatError::Unsupported { found, .. } if found == "float6_e3m2"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn planes_have_the_width_of_the_float_inside() {
+        for dtype in Dtype::ALL {
+            let Some(width) = dtype.plane_width() else { continue };
+            let floats = if dtype.name().starts_with("complex") { 2 } else { 1 };
+            assert_eq!(dtype.bits(), width as u64 * 8 * floats, "{dtype}");
+        }
+        assert_eq!(Dtype::Complex128.plane_width(), Some(8));
+        assert_eq!(Dtype::I32.plane_width(), None);
+    }
+
+    #[test]
+    fn c21_a_run_that_would_cut_a_packed_pair_has_no_bytes_of_its_own() {
+        // Five packed elements: 01 23 4-, three bytes.
+        let int4 = |start, len| Dtype::I4.byte_range(start, len, 5);
+        assert_eq!(int4(0, 5), Some(0..3));
+        assert_eq!(int4(0, 2), Some(0..1));
+        assert_eq!(int4(2, 3), Some(1..3));
+        assert_eq!(int4(4, 1), Some(2..3));
+        assert_eq!(int4(1, 2), None);
+        assert_eq!(int4(0, 3), None);
+        assert_eq!(int4(5, 0), None);
+        assert_eq!(int4(2, 0), Some(1..1));
+        assert_eq!(int4(4, 2), None, "beyond the tensor");
+    }
+
+    #[test]
+    fn c21_packed_fours_count_logical_elements() {
+        // Eight bytes of shape [2, 4] are sixteen elements of shape [2, 8].
+        assert_eq!(Dtype::F4E2m1.byte_len(16), Some(8));
+        assert_eq!(Dtype::F4E2m1.byte_range(8, 8, 16), Some(4..8));
+        assert_eq!(Dtype::I4.byte_len(5), Some(3));
+    }
+
+    #[test]
+    fn lengths_that_overflow_have_no_bytes() {
+        assert_eq!(Dtype::F64.byte_len(u64::MAX), None);
+        assert_eq!(Dtype::F32.byte_range(u64::MAX, 1, u64::MAX), None);
+        assert_eq!(Dtype::F32.byte_range(u64::MAX - 1, 1, u64::MAX), None);
+        assert_eq!(Dtype::Bf16.byte_range(3, 4, 7), Some(6..14));
     }
 }
