@@ -65,11 +65,13 @@ fn find(EncodedIndex { bytes, reference }: &EncodedIndex, wanted: &Row) -> usize
         bytes.slice(at(start)..at(end))
     };
     let tail = slice(reference.footer_offset, reference.len);
-    let footer = Footer::parse(&tail, reference).expect("a sound footer");
+    let (footer, parsing) = timed(|| Footer::parse(&tail, reference).expect("a sound footer"));
     let number = footer.groups_of(&wanted.name).start;
     let range = footer.groups()[number].range.clone();
     let group = slice(range.start, range.end);
-    let rows = footer.read_group(number, &group).expect("a sound row group");
+    let (rows, decoding) =
+        timed(|| footer.read_named(number, &group, &wanted.name).expect("a sound row group"));
+    println!("footer: {} bytes, {parsing:.2?}; row group: {} bytes, {decoding:.2?}", tail.len(), group.len());
     assert!(rows.contains(wanted), "the row is missing");
     tail.len() + group.len()
 }

@@ -30,6 +30,28 @@ pub(super) const OBJECT: &str = "object";
 /// repeated in every row takes memory once.
 pub(super) const STRINGS: [&str; 4] = [NAME, KIND, DTYPE, ALIAS_OF];
 
+/// Every column.
+pub(super) const ALL: [&str; 18] = [
+    NAME,
+    KIND,
+    DTYPE,
+    SHAPE,
+    OFFSET,
+    EXTENT,
+    ALIAS_OF,
+    RANK,
+    CHUNK,
+    CHUNK_OFFSET,
+    RAW_LEN,
+    WRITER_ATTEMPT,
+    WRITER_RANK,
+    PACK,
+    PACK_LEN,
+    PACK_OFFSET,
+    STORED_LEN,
+    CODEC,
+];
+
 /// A list of 64-bit numbers.
 pub(super) fn numbers() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::UInt64, false))

@@ -1,5 +1,6 @@
 //! Parquet to rows, from bytes whose hash is right but whose writer may still be hostile.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use arrow_array::{
 use arrow_schema::DataType;
 use bytes::{Buf, Bytes};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder, RowSelection};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
@@ -46,43 +47,90 @@ pub(super) fn guarded<T>(
     }
 }
 
-/// The rows of one row group from its (verified) bytes.
-pub(super) fn group(
-    metadata: &ArrowReaderMetadata,
-    number: usize,
-    group: &Group,
-    bytes: &Bytes,
-) -> Result<Vec<Row>, FormatError> {
-    pages::check(metadata.metadata().row_group(number), group, bytes)?;
-    let batches = guarded("index row group", group.range.start, || batches(metadata, number, group, bytes))?;
+/// One row group and its (verified) bytes.
+pub(super) struct Source<'a> {
+    pub(super) metadata: &'a ArrowReaderMetadata,
+    pub(super) number: usize,
+    pub(super) group: &'a Group,
+    pub(super) bytes: &'a Bytes,
+}
+
+impl Source<'_> {
+    /// Its rows.
+    pub(super) fn rows(&self) -> Result<Vec<Row>, FormatError> {
+        self.check_pages()?;
+        let rows = rows_of(&self.batches(&columns::ALL, 0..self.row_count())?)?;
+        invariant::rows_are_sorted(&rows).map_err(|e| bad("sorted rows", e.to_string()))?;
+        Ok(rows)
+    }
+
+    /// Its rows of one name: only names are decoded first, then the other columns for what was found.
+    pub(super) fn rows_named(&self, name: &str) -> Result<Vec<Row>, FormatError> {
+        self.check_pages()?;
+        let found = positions(&self.batches(&[columns::NAME], 0..self.row_count())?, name)?;
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut rows = rows_of(&self.batches(&columns::ALL, found)?)?;
+        rows.retain(|row| &*row.name == name);
+        Ok(rows)
+    }
+
+    fn check_pages(&self) -> Result<(), FormatError> {
+        pages::check(self.metadata.metadata().row_group(self.number), self.group, self.bytes)
+    }
+
+    fn row_count(&self) -> usize {
+        usize::try_from(self.group.rows).unwrap_or(usize::MAX)
+    }
+
+    fn batches(&self, names: &[&str], rows: Range<usize>) -> Result<Vec<RecordBatch>, FormatError> {
+        let file = OneGroup { start: self.group.range.start, bytes: self.bytes.clone() };
+        let mask = ProjectionMask::columns(self.metadata.parquet_schema(), names.iter().copied());
+        let total = self.row_count();
+        guarded("index row group", self.group.range.start, || {
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+                .with_row_groups(vec![self.number])
+                .with_projection(mask)
+                .with_batch_size(rows.len().max(1))
+                .with_row_selection(RowSelection::from_consecutive_ranges(std::iter::once(rows), total))
+                .build()?
+                .map(|batch| Ok(batch?))
+                .collect()
+        })
+    }
+}
+
+fn rows_of(batches: &[RecordBatch]) -> Result<Vec<Row>, FormatError> {
     let mut rows = Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum());
-    for batch in &batches {
+    for batch in batches {
         let columns = Columns::new(batch)?;
         for i in 0..batch.num_rows() {
             rows.push(columns.row(i)?);
         }
     }
-    invariant::rows_are_sorted(&rows).map_err(|e| bad("sorted rows", e.to_string()))?;
     Ok(rows)
 }
 
-fn batches(
-    metadata: &ArrowReaderMetadata,
-    number: usize,
-    group: &Group,
-    bytes: &Bytes,
-) -> Result<Vec<RecordBatch>, ParquetError> {
-    let file = OneGroup { start: group.range.start, bytes: bytes.clone() };
-    let known = columns::schema();
-    let names = known.fields().iter().map(|field| field.name().as_str());
-    let mask = ProjectionMask::columns(metadata.parquet_schema(), names);
-    ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
-        .with_row_groups(vec![number])
-        .with_projection(mask)
-        .with_batch_size(usize::try_from(group.rows).unwrap_or(1))
-        .build()?
-        .map(|batch| Ok(batch?))
-        .collect()
+/// From the first to the last row of `name` in batches of names.
+fn positions(batches: &[RecordBatch], name: &str) -> Result<Range<usize>, FormatError> {
+    let mut before = 0;
+    let mut found: Option<Range<usize>> = None;
+    for batch in batches {
+        let names =
+            batch.column_by_name(columns::NAME).and_then(|column| column.as_dictionary_opt::<Int32Type>());
+        let names = names.ok_or_else(|| missing(columns::NAME))?;
+        let values: &StringArray = names.values().as_string_opt().ok_or_else(|| missing(columns::NAME))?;
+        let wanted: Vec<bool> = values.iter().map(|value| value == Some(name)).collect();
+        for i in 0..names.len() {
+            if names.key(i).and_then(|key| wanted.get(key)) == Some(&true) {
+                let at = before + i;
+                found = Some(found.map_or(at, |range| range.start)..at + 1);
+            }
+        }
+        before += names.len();
+    }
+    Ok(found.unwrap_or(0..0))
 }
 
 /// A file of which only one row group is at hand.

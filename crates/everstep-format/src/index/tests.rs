@@ -100,7 +100,10 @@ fn lookup(EncodedIndex { bytes, reference }: &EncodedIndex, name: &str) -> Vec<R
     for number in footer.groups_of(name) {
         let range = footer.groups()[number].range.clone();
         let group = bytes.slice(usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap());
-        found.extend(footer.read_group(number, &group).unwrap().into_iter().filter(|row| &*row.name == name));
+        let mut rows = footer.read_group(number, &group).unwrap();
+        rows.retain(|row| &*row.name == name);
+        assert_eq!(footer.read_named(number, &group, name).unwrap(), rows);
+        found.append(&mut rows);
     }
     found
 }
@@ -421,6 +424,8 @@ proptest! {
         let tail = index.bytes.slice(footer_offset..);
         let mut footer = Footer::parse(&tail, &index.reference).unwrap();
         footer.groups[0].blake3 = ContentHash::of(&bytes);
-        let _ = footer.read_group(0, &bytes.into());
+        let bytes = bytes.into();
+        let _ = footer.read_named(0, &bytes, "rng");
+        let _ = footer.read_group(0, &bytes);
     }
 }
