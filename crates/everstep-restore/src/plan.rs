@@ -11,7 +11,7 @@ use std::ops::Range;
 use everstep_format::bounds::Bounds;
 use everstep_format::key::PackAddress;
 use everstep_format::row::{ElementType, Piece, Row};
-use everstep_format::{invariant, limits};
+use everstep_format::{grid, invariant, limits};
 
 use crate::Settings;
 use crate::copy::{BoxCopy, NoCopy};
@@ -106,6 +106,7 @@ impl<'r> Plan<'r> {
     }
 
     fn add(&mut self, wish: &Wish<'r>) -> Result<(), NoPlan> {
+        keeps_bytes_whole(wish)?;
         let first = self.placements.len();
         let mut boxes = Vec::new();
         for row in wish.rows {
@@ -176,6 +177,13 @@ pub(crate) fn bits(element: &ElementType) -> u64 {
         ElementType::Dtype(dtype) => dtype.bits(),
         ElementType::Value | ElementType::Opaque | ElementType::Unknown(_) => 8,
     }
+}
+
+/// A box of packed elements must not cut a byte, however the tensor is stored.
+fn keeps_bytes_whole(wish: &Wish<'_>) -> Result<(), NoPlan> {
+    let Some(row) = wish.rows.first() else { return Ok(()) };
+    grid::keeps_bytes_whole(&row.shape, &row.element, &wish.bounds)
+        .map_err(|e| NoPlan::Box { name: row.name.to_string(), problem: e.to_string() })
 }
 
 /// What `row` gives to the box `wanted`. The band is set later.
