@@ -26,8 +26,9 @@ fn main() {
         encoded.bytes.len()
     );
     let wanted = &rows[rows.len() / 2];
-    let (read_bytes, lookup) = timed(|| find(&encoded, wanted));
-    println!("one name: 2 reads (footer, row group), {read_bytes} bytes, {lookup:.2?}");
+    let lookups = (0..20).map(|_| timed(|| find(&encoded, wanted)));
+    let (read_bytes, lookup) = lookups.min_by_key(|(_, time)| *time).expect("twenty lookups");
+    println!("one name: 2 reads (footer, row group), {read_bytes} bytes, {lookup:.2?} at best");
 }
 
 /// A million small tensors: random hashes, 1 to 64 KiB stored, packs of 8 MiB, 64 writers.
@@ -65,13 +66,11 @@ fn find(EncodedIndex { bytes, reference }: &EncodedIndex, wanted: &Row) -> usize
         bytes.slice(at(start)..at(end))
     };
     let tail = slice(reference.footer_offset, reference.len);
-    let (footer, parsing) = timed(|| Footer::parse(&tail, reference).expect("a sound footer"));
+    let footer = Footer::parse(&tail, reference).expect("a sound footer");
     let number = footer.groups_of(&wanted.name).start;
     let range = footer.groups()[number].range.clone();
     let group = slice(range.start, range.end);
-    let (rows, decoding) =
-        timed(|| footer.read_named(number, &group, &wanted.name).expect("a sound row group"));
-    println!("footer: {} bytes, {parsing:.2?}; row group: {} bytes, {decoding:.2?}", tail.len(), group.len());
+    let rows = footer.read_named(number, &group, &wanted.name).expect("a sound row group");
     assert!(rows.contains(wanted), "the row is missing");
     tail.len() + group.len()
 }

@@ -34,14 +34,16 @@ impl Bounds {
         self.extent.contains(&0)
     }
 
-    /// One past the last index in dimension `d`.
+    /// One past the last index in dimension `d`; the largest number if that overflows, as only boxes outside of every
+    /// shape do.
     pub fn end(&self, d: usize) -> u64 {
-        self.offset[d] + self.extent[d]
+        self.offset[d].saturating_add(self.extent[d])
     }
 
     /// The common part, or `None` when there is none (or either box is empty). Both must have the same rank.
     pub fn intersect(&self, other: &Self) -> Option<Self> {
-        let mut out = Self { offset: Vec::with_capacity(self.rank()), extent: Vec::with_capacity(self.rank()) };
+        let mut out =
+            Self { offset: Vec::with_capacity(self.rank()), extent: Vec::with_capacity(self.rank()) };
         for d in 0..self.rank() {
             let start = self.offset[d].max(other.offset[d]);
             let end = self.end(d).min(other.end(d));
@@ -82,4 +84,39 @@ pub fn elements(extent: &[u64]) -> Option<u64> {
         return Some(0);
     }
     extent.iter().try_fold(1u64, |product, &n| product.checked_mul(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn b(offset: &[u64], extent: &[u64]) -> Bounds {
+        Bounds { offset: offset.to_vec(), extent: extent.to_vec() }
+    }
+
+    /// C31: a scalar has one element, and any zero makes a shape empty, whatever the others are.
+    #[test]
+    fn c31_elements_of_scalars_and_of_empty_and_huge_shapes() {
+        assert_eq!(elements(&[]), Some(1));
+        assert_eq!(elements(&[3, 0, 5]), Some(0));
+        assert_eq!(elements(&[1 << 62, 4]), None);
+        assert_eq!(elements(&[u64::MAX, 0, u64::MAX]), Some(0));
+        assert!(Bounds::whole(&[0, 3]).is_empty() && !Bounds::whole(&[]).is_empty());
+    }
+
+    #[test]
+    fn boxes_meet_in_their_common_part() {
+        assert_eq!(b(&[0, 2], &[4, 4]).intersect(&b(&[2, 0], &[4, 3])), Some(b(&[2, 2], &[2, 1])));
+        assert_eq!(b(&[0], &[2]).intersect(&b(&[2], &[2])), None);
+        assert_eq!(b(&[0], &[0]).intersect(&b(&[0], &[2])), None);
+        assert_eq!(b(&[], &[]).intersect(&b(&[], &[])), Some(b(&[], &[])), "scalars meet");
+    }
+
+    #[test]
+    fn boxes_outside_a_shape_are_refused_whatever_their_numbers() {
+        assert!(b(&[1, 0], &[2, 3]).check_inside(&[3, 3]).is_ok());
+        for bad in [b(&[2, 0], &[2, 3]), b(&[u64::MAX, 0], &[1, 1]), b(&[0], &[1]), b(&[0, 0], &[1])] {
+            assert!(matches!(bad.check_inside(&[3, 3]), Err(FormatError::Invalid { .. })), "{bad}");
+        }
+    }
 }

@@ -169,7 +169,12 @@ impl Decision {
 
     /// An ABORT of `attempt`.
     pub fn abort(attempt: AttemptId, abort: Abort) -> Self {
-        Self { attempt, requires: Requires::default(), verdict: Verdict::Abort(abort), extra: serde_json::Map::new() }
+        Self {
+            attempt,
+            requires: Requires::default(),
+            verdict: Verdict::Abort(abort),
+            extra: serde_json::Map::new(),
+        }
     }
 
     /// The stored bytes of the decision of `run`, `ordinal`.
@@ -233,6 +238,9 @@ impl Manifest {
         FormatError::within("parents of an attempt", self.parents.len() as u64, limits::PARENTS as u64)?;
         FormatError::within("index", self.index.len, limits::INDEX_BYTES)?;
         FormatError::within("refs", self.refs.packs, limits::REFS_ENTRIES)?;
+        if !self.owners.is_sorted_by(|a, b| a < b) {
+            return Err(FormatError::corrupt("manifest", 0, "owners in order, each once", "another order"));
+        }
         let footer = self.index.len.checked_sub(self.index.footer_offset).ok_or_else(|| {
             let found = format!("{} of {}", self.index.footer_offset, self.index.len);
             FormatError::corrupt("manifest", 0, "a footer inside the index", found)

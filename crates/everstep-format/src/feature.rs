@@ -55,3 +55,19 @@ impl Requires {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_stops_only_the_operation_that_needs_it() {
+        let unknown = BTreeSet::from(["delta-bases".to_owned()]);
+        let requires = Requires { gc: unknown, ..Requires::default() };
+        assert!(requires.check(Operation::Read).is_ok());
+        assert!(requires.check(Operation::Write).is_ok());
+        let error = requires.check(Operation::Gc).unwrap_err();
+        assert!(matches!(&error, FormatError::Unsupported { what: "gc feature", .. }));
+        assert!(error.to_string().contains("delta-bases"), "{error}");
+    }
+}

@@ -108,3 +108,45 @@ impl ContentHash {
         Self(*blake3::hash(bytes).as_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_printed_whole_and_read_back() {
+        let id = AttemptId([0x0f, 0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 255]);
+        assert_eq!(id.to_string(), "0fa00102030405060708090a0b0c0dff");
+        assert_eq!(id.to_string().parse::<AttemptId>().unwrap(), id);
+        assert_eq!(format!("{id:?}"), "AttemptId(0fa00102030405060708090a0b0c0dff)");
+        let json = serde_json::to_string(&id).unwrap();
+        assert_eq!(serde_json::from_str::<AttemptId>(&json).unwrap(), id);
+    }
+
+    #[test]
+    fn an_id_has_one_spelling() {
+        let good = "00".repeat(32);
+        assert!(good.parse::<ChunkId>().is_ok());
+        let upper = "AB".repeat(32);
+        let wide = "\u{e9}".repeat(32);
+        for bad in [
+            "",
+            &good[1..],
+            &good[2..],
+            &format!("{good}00"),
+            &upper,
+            &wide,
+            &" 0".repeat(32),
+            &"+1".repeat(32),
+        ] {
+            assert!(matches!(bad.parse::<ChunkId>(), Err(FormatError::Invalid { .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_named_by_the_blake3_of_its_raw_bytes() {
+        let expected = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+        assert_eq!(ChunkId::of(b"").to_string(), expected);
+        assert_eq!(ContentHash::of(b"").to_string(), expected);
+    }
+}

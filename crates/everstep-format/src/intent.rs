@@ -69,7 +69,13 @@ pub struct Intent {
 }
 
 impl Intent {
-    fn base(run: RunName, ordinal: Ordinal, attempt: AttemptId, session: SessionId, kind: IntentKind) -> Self {
+    fn base(
+        run: RunName,
+        ordinal: Ordinal,
+        attempt: AttemptId,
+        session: SessionId,
+        kind: IntentKind,
+    ) -> Self {
         Self {
             magic: MAGIC.to_owned(),
             version: crate::repository::FORMAT_VERSION,
@@ -102,7 +108,7 @@ impl Intent {
     /// # Errors
     /// [`FormatError::TooLarge`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, FormatError> {
-        FormatError::within("parents of an attempt", self.parents.len() as u64, limits::PARENTS as u64)?;
+        self.check()?;
         sealed::seal("intent", self)
     }
 
@@ -116,7 +122,23 @@ impl Intent {
         crate::repository::check_version(intent.version)?;
         sealed::expect("intent", "run", run, &intent.run)?;
         sealed::expect("intent", "ordinal", &ordinal, &intent.ordinal)?;
-        FormatError::within("parents of an attempt", intent.parents.len() as u64, limits::PARENTS as u64)?;
+        intent.check()?;
         Ok(intent)
+    }
+
+    /// Sizes, and that a save has a step and a fence has nothing to save.
+    fn check(&self) -> Result<(), FormatError> {
+        FormatError::within("parents of an attempt", self.parents.len() as u64, limits::PARENTS as u64)?;
+        let label = self.job.as_ref().map_or(0, String::len);
+        FormatError::within("bytes of a job's label", label as u64, limits::LABEL_BYTES as u64)?;
+        let sound = match self.kind {
+            IntentKind::Save => self.step.is_some() && self.world_size > 0,
+            IntentKind::Fence => self.step.is_none() && self.world_size == 0 && self.parents.is_empty(),
+        };
+        if sound {
+            return Ok(());
+        }
+        let found = format!("{:?}, step {:?}, world size {}", self.kind, self.step, self.world_size);
+        Err(FormatError::corrupt("intent", 0, "a save with step and writers, or a fence without", found))
     }
 }

@@ -74,7 +74,11 @@ pub fn rows_refer_to(
 pub fn row_is_sound(row: &Row) -> Result<(), FormatError> {
     FormatError::within("bytes of a name", row.name.len() as u64, limits::STATE_NAME_BYTES as u64)?;
     FormatError::within("dimensions of a tensor", row.shape.len() as u64, limits::DIMENSIONS as u64)?;
-    FormatError::within("bytes of a dtype", row.element.name().len() as u64, limits::DTYPE_NAME_BYTES as u64)?;
+    FormatError::within(
+        "bytes of a dtype",
+        row.element.name().len() as u64,
+        limits::DTYPE_NAME_BYTES as u64,
+    )?;
     row.bounds.check_inside(&row.shape).map_err(|e| about(row, &e))?;
     grid::keeps_bytes_whole(&row.shape, &row.element, &row.bounds).map_err(|e| about(row, &e))?;
     let kinds_fit = match (&row.element, row.kind) {

@@ -243,7 +243,7 @@ fn shard(attempt: AttemptId, rank: Rank) -> u8 {
 }
 
 fn ordinal(text: &str) -> Option<Ordinal> {
-    text.parse().ok().map(Ordinal)
+    text.parse().ok().map(Ordinal).filter(|n| (Ordinal::FIRST..=Ordinal::LAST).contains(n))
 }
 
 fn index_kind(attempt: AttemptId, name: &str) -> Option<StoredKind> {
@@ -265,3 +265,6 @@ fn pack_kind(attempt: &str, name: &str) -> Option<StoredKind> {
         pack: pack.parse().ok()?,
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,8 @@
 
 /// Bytes of a run's name.
 pub const RUN_NAME_BYTES: usize = 128;
+/// Attempts of a run: one per millisecond for 31 million years; a listed ordinal above it is a stray.
+pub const ORDINALS: u64 = 1_000_000_000_000_000_000;
 /// Bytes of a tensor's or object's name (a 200-level module path is below 4 KiB; names never become keys).
 pub const STATE_NAME_BYTES: usize = 16 * 1024;
 /// Dimensions of a tensor (NumPy and PyTorch stop at 64).
@@ -59,6 +61,8 @@ pub const REFS_ENTRIES: u64 = 16 << 20;
 pub const VALUE_BYTES: u64 = 256 << 20;
 /// Nesting depth of an encoded value.
 pub const VALUE_DEPTH: usize = 128;
+/// Overrides of the block size in `everstep.json`.
+pub const CHUNKING_OVERRIDES: usize = 256;
 /// Bytes of a job's label.
 pub const LABEL_BYTES: usize = 256;
 /// Bytes of a glob pattern.

@@ -75,10 +75,13 @@ impl Ordinal {
     /// The first ordinal of a run.
     pub const FIRST: Self = Self(1);
 
+    /// The last one that a key may have: far beyond any run, and never so high that counting on overflows.
+    pub const LAST: Self = Self(limits::ORDINALS);
+
     /// The ordinal after this one.
     #[must_use]
     pub fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 
@@ -107,5 +110,40 @@ pub struct Rank(pub u32);
 impl fmt::Display for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_names_keep_to_characters_that_every_store_and_file_system_has() {
+        for good in ["a", "7", "llama-7b-pretrain", "v1.2_x", "a..b", "con", "a.", &"r".repeat(128)] {
+            assert_eq!(RunName::new(good).unwrap().as_str(), good);
+        }
+        let long = "r".repeat(129);
+        let huge = "\u{e9}".repeat(1 << 20);
+        let bad = [
+            "", ".", "..", "-a", "_pins", "A", "a/b", "a b", "a\0", "\u{e9}", "a@b", "pin:x", "a\n", &long,
+            &huge,
+        ];
+        for bad in bad {
+            let error = RunName::new(bad).unwrap_err();
+            assert!(matches!(error, FormatError::Invalid { .. }), "{error:?}");
+            assert!(error.to_string().len() < 2000, "a message stays readable");
+        }
+    }
+
+    #[test]
+    fn a_stored_run_name_is_checked_like_a_typed_one() {
+        assert!(serde_json::from_str::<RunName>("\"../x\"").is_err());
+        assert_eq!(serde_json::to_string(&RunName::new("a").unwrap()).unwrap(), "\"a\"");
+    }
+
+    #[test]
+    fn ordinals_count_on_without_overflow() {
+        assert_eq!(Ordinal::FIRST.next(), Ordinal(2));
+        assert_eq!(Ordinal(u64::MAX).next(), Ordinal(u64::MAX));
     }
 }

@@ -45,10 +45,12 @@ impl FromStr for CheckpointRef {
         let Some((run, which)) = text.split_once('@') else {
             return Ok(Self::Of(RunName::new(text)?, Which::Latest));
         };
+        // A number has one spelling: parsing would also take a plus sign.
+        let number = |n: &str| n.parse::<u64>().ok().filter(|_| n.starts_with(|c: char| c.is_ascii_digit()));
         let which = match which.split_once('=') {
             None if which == "latest" => Which::Latest,
-            Some(("step", n)) => Which::Step(Step(n.parse().map_err(|_| bad())?)),
-            Some(("ordinal", n)) => Which::Ordinal(Ordinal(n.parse().map_err(|_| bad())?)),
+            Some(("step", n)) => Which::Step(Step(number(n).ok_or_else(bad)?)),
+            Some(("ordinal", n)) => Which::Ordinal(Ordinal(number(n).ok_or_else(bad)?)),
             Some(("min", metric)) if !metric.is_empty() => Which::Min(metric.to_owned()),
             Some(("max", metric)) if !metric.is_empty() => Which::Max(metric.to_owned()),
             _ => return Err(bad()),
@@ -66,6 +68,51 @@ impl fmt::Display for CheckpointRef {
             Self::Of(run, Which::Min(metric)) => write!(f, "{run}@min={metric}"),
             Self::Of(run, Which::Max(metric)) => write!(f, "{run}@max={metric}"),
             Self::Pin(name) => write!(f, "pin:{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_is_read_and_printed_in_one_form() {
+        for (text, printed) in [
+            ("llama", "llama@latest"),
+            ("llama@latest", "llama@latest"),
+            ("llama@step=1000", "llama@step=1000"),
+            ("llama@ordinal=7", "llama@ordinal=7"),
+            ("llama@min=eval/loss", "llama@min=eval/loss"),
+            ("llama@max=a=b@c", "llama@max=a=b@c"),
+            ("pin:release-1", "pin:release-1"),
+        ] {
+            let reference: CheckpointRef = text.parse().unwrap();
+            assert_eq!(reference.to_string(), printed);
+            assert_eq!(printed.parse::<CheckpointRef>().unwrap(), reference);
+        }
+    }
+
+    #[test]
+    fn other_references_are_refused() {
+        let bad = [
+            "",
+            "@latest",
+            "a@",
+            "a@b",
+            "a@step=",
+            "a@step=-1",
+            "a@step=x",
+            "a@step=+1",
+            "a@min=",
+            "pin:",
+            "pin:A",
+            "A",
+        ];
+        for bad in
+            bad.into_iter().chain(["a@ordinal=99999999999999999999", "a@Latest", "a@step", "a/b@latest"])
+        {
+            assert!(matches!(bad.parse::<CheckpointRef>(), Err(FormatError::Invalid { .. })), "{bad:?}");
         }
     }
 }

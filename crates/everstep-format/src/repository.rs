@@ -6,6 +6,7 @@ use crate::FormatError;
 use crate::feature::Requires;
 use crate::id::RepositoryId;
 use crate::limits;
+use crate::pattern::Pattern;
 use crate::sealed;
 
 const MAGIC: &str = "everstep-repository";
@@ -50,6 +51,31 @@ pub struct ChunkingOverride {
     pub pattern: String,
     /// Elements of a grid block.
     pub block_elements: u64,
+}
+
+impl Chunking {
+    /// `Ok` when blocks have at least one element and fit a chunk, and every pattern can be read.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`], [`FormatError::TooLarge`].
+    pub fn check(&self) -> Result<(), FormatError> {
+        FormatError::within("bytes of a grid block", self.block_bytes, limits::CHUNK_RAW_BYTES)?;
+        FormatError::within(
+            "chunking overrides",
+            self.overrides.len() as u64,
+            limits::CHUNKING_OVERRIDES as u64,
+        )?;
+        let elements = self.overrides.iter().map(|rule| rule.block_elements);
+        if self.block_bytes < 16 || elements.chain([self.block_elements]).any(|n| n == 0) {
+            let found = format!("{} elements, {} bytes", self.block_elements, self.block_bytes);
+            return Err(FormatError::invalid(
+                "grid block",
+                found,
+                "at least 1 element, also in overrides, and 16 bytes",
+            ));
+        }
+        self.overrides.iter().try_for_each(|rule| Pattern::new(&rule.pattern).map(drop))
+    }
 }
 
 impl Default for Chunking {
@@ -114,8 +140,9 @@ impl RepositoryConfig {
     /// The stored bytes.
     ///
     /// # Errors
-    /// [`FormatError::TooLarge`].
+    /// [`FormatError::TooLarge`]; [`FormatError::Invalid`] for a chunking that cannot work.
     pub fn to_bytes(&self) -> Result<Vec<u8>, FormatError> {
+        self.chunking.check()?;
         sealed::seal("everstep.json", self)
     }
 
@@ -127,6 +154,7 @@ impl RepositoryConfig {
         let config: Self = sealed::open("everstep.json", bytes)?;
         sealed::expect("everstep.json", "magic", &MAGIC, &config.magic.as_str())?;
         check_version(config.version)?;
+        config.chunking.check()?;
         Ok(config)
     }
 }

@@ -1,4 +1,8 @@
 use super::*;
+use crate::codec::Codec;
+use crate::dtype::Dtype;
+use crate::id::PackId;
+use crate::name::Rank;
 use proptest::prelude::*;
 
 fn b(offset: &[u64], extent: &[u64]) -> Bounds {
@@ -142,6 +146,98 @@ fn cut(shape: &[u64], cuts: &[(usize, usize, u64)]) -> Vec<Bounds> {
         boxes.push(upper);
     }
     boxes
+}
+
+fn piece(n: u8, raw_len: u64) -> Piece {
+    let pack = PackAddress { attempt: AttemptId([1; 16]), rank: Rank(0), pack: PackId([9; 32]) };
+    let pack_offset = 64 * (1 + u64::from(n));
+    let location = Location { pack, pack_len: 100_000, pack_offset, stored_len: 50, codec: Codec::Raw };
+    Piece { chunk: ChunkId([n; 32]), chunk_offset: 0, raw_len, location }
+}
+
+fn tensor(name: &str, shape: &[u64], n: u8) -> Row {
+    Row {
+        name: name.into(),
+        kind: Kind::Tensor,
+        element: ElementType::Dtype(Dtype::U8),
+        shape: shape.to_vec(),
+        bounds: Bounds::whole(shape),
+        alias_of: None,
+        rank: None,
+        piece: (!Bounds::whole(shape).is_empty()).then(|| piece(n, 100)),
+    }
+}
+
+fn object(rank: Option<u32>, n: u8) -> Row {
+    Row { kind: Kind::Object, element: ElementType::Value, rank: rank.map(Rank), ..tensor("rng", &[40], n) }
+}
+
+fn sound() -> Vec<Row> {
+    let half = |start: u64, n| Row { bounds: b(&[start], &[20]), ..tensor("w", &[40], n) };
+    let tied = Row { alias_of: Some("b".into()), ..tensor("c", &[10], 1) };
+    let ranks = [object(Some(0), 2), object(Some(10), 3)];
+    let mut rows = vec![tensor("b", &[10], 1), tied, tensor("empty", &[0, 3], 0)];
+    rows.extend(ranks);
+    rows.extend([half(0, 4), half(20, 5)]);
+    rows
+}
+
+fn refused(change: impl FnOnce(&mut Vec<Row>)) -> String {
+    let mut rows = sound();
+    change(&mut rows);
+    rows_are_sound(&rows).expect_err("unsound rows").to_string()
+}
+
+#[test]
+fn sound_rows_pass() {
+    rows_are_sound(&sound()).unwrap();
+    rows_are_sound(&[]).unwrap();
+}
+
+#[test]
+fn every_rule_of_a_row_has_its_refusal() {
+    for (rule, text) in [
+        ("order", refused(|rows| rows.swap(0, 1))),
+        ("once", refused(|rows| rows.insert(0, rows[0].clone()))),
+        ("outside", refused(|rows| rows[6].bounds = b(&[21], &[20]))),
+        ("gap", refused(|rows| drop(rows.remove(6)))),
+        ("kind", refused(|rows| rows[3].kind = Kind::Tensor)),
+        ("object shape", refused(|rows| rows[3].shape = vec![4, 10])),
+        ("no chunk", refused(|rows| rows[0].piece = None)),
+        ("chunk of nothing", refused(|rows| rows[2].piece = Some(piece(1, 100)))),
+        ("past the chunk", refused(|rows| rows[0].piece.as_mut().unwrap().chunk_offset = 91)),
+        ("chunk offset", refused(|rows| rows[0].piece.as_mut().unwrap().chunk_offset = u64::MAX)),
+        ("huge chunk", refused(|rows| rows[0].piece.as_mut().unwrap().raw_len = u64::MAX)),
+        ("past the pack", refused(|rows| rows[0].piece.as_mut().unwrap().location.pack_len = 100)),
+        ("pack offset", refused(|rows| rows[0].piece.as_mut().unwrap().location.pack_offset = u64::MAX - 63)),
+        ("alignment", refused(|rows| rows[0].piece.as_mut().unwrap().location.pack_offset = 65)),
+        ("huge pack", refused(|rows| rows[0].piece.as_mut().unwrap().location.pack_len = 1 << 40)),
+        ("stored nothing", refused(|rows| rows[0].piece.as_mut().unwrap().location.stored_len = 0)),
+        ("two places", refused(|rows| rows[1].piece.as_mut().unwrap().location.pack_offset = 640)),
+        ("two pack lengths", refused(|rows| rows[6].piece.as_mut().unwrap().location.pack_len += 64)),
+        ("two dtypes", refused(|rows| rows[6].element = ElementType::Dtype(Dtype::Bool))),
+        ("two shapes", refused(|rows| rows[6].shape = vec![41])),
+        ("alias", refused(|rows| rows[1].alias_of = Some("gone".into()))),
+        ("own alias", refused(|rows| rows[1].alias_of = Some("c".into()))),
+        ("ranks", refused(|rows| rows[3].rank = None)),
+        ("dimensions", refused(|rows| rows[0] = tensor("b", &[1; 65], 1))),
+        ("name", refused(|rows| rows[6].name = "n".repeat(20_000).into())),
+    ] {
+        assert!(!text.is_empty() && text.len() < 2500, "{rule}: {text}");
+    }
+}
+
+/// W4: a row may refer to the own attempt, or exactly to where a confirmed parent has the chunk.
+#[test]
+fn references_outside_of_the_own_attempt_and_its_confirmed_parents_are_refused() {
+    let rows = sound();
+    rows_refer_to(&rows, AttemptId([1; 16]), |_| false).unwrap();
+    let confirmed: Vec<Piece> = rows.iter().filter_map(|row| row.piece.clone()).collect();
+    rows_refer_to(&rows, AttemptId([2; 16]), |piece| confirmed.contains(piece)).unwrap();
+    let moved = |piece: &Piece| confirmed[1..].contains(piece);
+    let text =
+        rows_refer_to(&rows, AttemptId([2; 16]), |p| p.chunk != confirmed[0].chunk && moved(p)).unwrap_err();
+    assert!(text.to_string().contains("\\\"b\\\""), "{text}");
 }
 
 proptest! {

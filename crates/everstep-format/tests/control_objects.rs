@@ -1,0 +1,235 @@
+//! The small JSON objects of the protocol: round trips, places, damage, other versions.
+
+use everstep_format::FormatError;
+use everstep_format::decision::{Abort, Decision, IndexRef, Manifest, RefsRef, Totals, Verdict};
+use everstep_format::id::{AttemptId, ContentHash, RepositoryId, SessionId};
+use everstep_format::intent::{Intent, ParentRef};
+use everstep_format::marker::Expired;
+use everstep_format::name::{Ordinal, RunName, Step};
+use everstep_format::repository::{Chunking, ChunkingOverride, RepositoryConfig, WriterMode};
+use everstep_format::sealed::SEAL_BYTES;
+use everstep_format::session::SessionMark;
+
+const ORDINAL: Ordinal = Ordinal(7);
+const SESSION: SessionId = SessionId([3; 16]);
+
+fn run() -> RunName {
+    RunName::new("llama").unwrap()
+}
+
+fn config() -> RepositoryConfig {
+    let rule = ChunkingOverride { pattern: "embed.*".into(), block_elements: 4096 };
+    let chunking = Chunking { overrides: vec![rule], ..Chunking::default() };
+    RepositoryConfig::new(
+        RepositoryId([1; 16]),
+        chunking,
+        WriterMode::ManyWriters,
+        "2026-01-02T03:04:05Z".into(),
+    )
+}
+
+fn intent() -> Intent {
+    let mut intent = Intent::save(run(), ORDINAL, AttemptId([2; 16]), SESSION);
+    intent.step = Some(Step(1000));
+    intent.world_size = 8;
+    intent.job = Some("nightly".into());
+    intent.parents = vec![ParentRef { run: run(), ordinal: Ordinal(6), attempt: AttemptId([1; 16]) }];
+    intent
+}
+
+fn manifest() -> Manifest {
+    let hash = ContentHash([5; 32]);
+    Manifest {
+        run: run(),
+        ordinal: ORDINAL,
+        step: Step(1000),
+        attempt: AttemptId([2; 16]),
+        session: SESSION,
+        parents: Vec::new(),
+        world_size: 1,
+        index: IndexRef { blake3: hash, len: 5000, rows: 3, footer_offset: 4000, footer_blake3: hash },
+        refs: RefsRef { blake3: hash, len: 76, packs: 1 },
+        owners: vec![AttemptId([1; 16]), AttemptId([2; 16])],
+        rollback_to: None,
+        totals: Totals::default(),
+        metadata: serde_json::from_str(r#"{"loss":0.5,"note":"\u0000"}"#).unwrap(),
+        created: "2026-01-02T03:04:05Z".into(),
+        tool: "everstep 0.1.0".into(),
+    }
+}
+
+fn abort() -> Abort {
+    Abort { reason: "closed".into(), detail: String::new(), by: Some(SESSION) }
+}
+
+type Reader = fn(&[u8]) -> Result<Vec<u8>, FormatError>;
+
+/// Every kind: its bytes, and a reader that reads and writes them again.
+fn every_kind() -> Vec<(&'static str, Vec<u8>, Reader)> {
+    let decision = Decision::commit(manifest()).to_bytes(&run(), ORDINAL).unwrap();
+    let aborted = Decision::abort(AttemptId([2; 16]), abort()).to_bytes(&run(), ORDINAL).unwrap();
+    let fence = Intent::fence(run(), ORDINAL, AttemptId([2; 16]), SESSION).to_bytes().unwrap();
+    let expired =
+        Expired::new(run(), ORDINAL, "policy".into(), "2026-01-02T03:04:05Z".into()).to_bytes().unwrap();
+    let mark = SessionMark::new(SESSION, run(), Ordinal(6), None).to_bytes().unwrap();
+    let read_intent: Reader = |bytes| Intent::from_bytes(bytes, &run(), ORDINAL)?.to_bytes();
+    let read_decision: Reader =
+        |bytes| Decision::from_bytes(bytes, &run(), ORDINAL)?.to_bytes(&run(), ORDINAL);
+    vec![
+        ("everstep.json", config().to_bytes().unwrap(), |bytes| {
+            RepositoryConfig::from_bytes(bytes)?.to_bytes()
+        }),
+        ("intent", intent().to_bytes().unwrap(), read_intent),
+        ("fence", fence, read_intent),
+        ("commit", decision, read_decision),
+        ("abort", aborted, read_decision),
+        ("expired", expired, |bytes| Expired::from_bytes(bytes, &run(), ORDINAL)?.to_bytes()),
+        ("session", mark, |bytes| SessionMark::from_bytes(bytes, SESSION)?.to_bytes()),
+    ]
+}
+
+/// Seals `json` again after a change.
+fn resealed(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
+    let body = std::str::from_utf8(&bytes[..bytes.len() - SEAL_BYTES]).unwrap();
+    assert!(body.contains(from), "{from} in {body}");
+    let body = body.replacen(from, to, 1);
+    format!("{body},\"blake3\":\"{}\"}}\n", ContentHash::of(body.as_bytes())).into_bytes()
+}
+
+#[test]
+fn every_kind_is_read_and_written_again_byte_for_byte() {
+    for (what, bytes, read) in every_kind() {
+        assert_eq!(read(&bytes).unwrap(), bytes, "{what}");
+        serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+    }
+}
+
+/// C25
+#[test]
+fn c25_every_prefix_flip_and_appended_byte_is_noticed() {
+    for (what, bytes, read) in every_kind() {
+        for len in 0..bytes.len() {
+            assert!(matches!(read(&bytes[..len]), Err(FormatError::Corrupt { .. })), "{what} cut to {len}");
+        }
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 0x04;
+            assert!(matches!(read(&other), Err(FormatError::Corrupt { .. })), "{what} flipped at {at}");
+        }
+        assert!(read(&[&bytes[..], b"\n"].concat()).is_err(), "{what}");
+    }
+}
+
+#[test]
+fn another_format_version_is_unsupported_and_not_corrupt() {
+    for (what, bytes, read) in every_kind() {
+        let found = read(&resealed(&bytes, "\"version\":0", "\"version\":2")).unwrap_err();
+        assert!(matches!(found, FormatError::Unsupported { what: "format version", .. }), "{what}: {found}");
+    }
+}
+
+#[test]
+fn unknown_fields_survive_rewriting() {
+    for (what, bytes, read) in every_kind() {
+        let newer = resealed(&bytes, "\"version\":0", "\"version\":0,\"later\":{\"x\":[1,null]}");
+        let again = read(&newer).unwrap();
+        let text = std::str::from_utf8(&again).unwrap();
+        assert!(text.contains("\"later\":{\"x\":[1,null]}"), "{what}: {text}");
+    }
+}
+
+#[test]
+fn an_object_under_another_key_is_corrupt() {
+    let other = RunName::new("other").unwrap();
+    let intent = intent().to_bytes().unwrap();
+    assert!(Intent::from_bytes(&intent, &other, ORDINAL).unwrap_err().to_string().contains("run other"));
+    assert!(Intent::from_bytes(&intent, &run(), Ordinal(8)).unwrap_err().to_string().contains("ordinal 8"));
+    let decision = Decision::commit(manifest()).to_bytes(&run(), ORDINAL).unwrap();
+    assert!(Decision::from_bytes(&decision, &other, ORDINAL).is_err());
+    assert!(Decision::from_bytes(&decision, &run(), Ordinal(8)).is_err());
+    let mark = SessionMark::new(SESSION, run(), ORDINAL, None).to_bytes().unwrap();
+    assert!(SessionMark::from_bytes(&mark, SessionId([4; 16])).is_err());
+    let (_, expired, _) = every_kind().remove(5);
+    assert!(Expired::from_bytes(&expired, &run(), Ordinal(8)).is_err());
+}
+
+#[test]
+fn one_kind_is_never_taken_for_another() {
+    let kinds = every_kind();
+    for (what, bytes, _) in &kinds {
+        let magic = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap().split('"').nth(3).unwrap().to_owned();
+        for (other, other_bytes, read) in &kinds {
+            if magic(bytes) != magic(other_bytes) {
+                assert!(read(bytes).is_err(), "{what} read as {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_decision_is_a_commit_with_a_manifest_or_an_abort_with_a_reason() {
+    let commit = Decision::commit(manifest()).to_bytes(&run(), ORDINAL).unwrap();
+    let decision = Decision::from_bytes(&commit, &run(), ORDINAL).unwrap();
+    assert_eq!(decision.verdict, Verdict::Commit(Box::new(manifest())));
+    let read = |bytes: &[u8]| Decision::from_bytes(bytes, &run(), ORDINAL);
+    assert!(read(&resealed(&commit, "\"COMMIT\"", "\"ABORT\"")).is_err());
+    assert!(read(&resealed(&commit, "\"footer_offset\":4000", "\"footer_offset\":5001")).is_err());
+    assert!(read(&resealed(&commit, "\"len\":5000", "\"len\":18446744073709551615")).is_err());
+    assert!(read(&resealed(&commit, "\"packs\":1", "\"packs\":-1")).is_err());
+    assert!(
+        read(&resealed(&commit, "\"manifest\":{\"run\":\"llama\"", "\"manifest\":{\"run\":\"other\""))
+            .is_err()
+    );
+    let unsorted = Manifest { owners: vec![AttemptId([2; 16]), AttemptId([1; 16])], ..manifest() };
+    assert!(read(&Decision::commit(unsorted).to_bytes(&run(), ORDINAL).unwrap()).is_err());
+}
+
+#[test]
+fn limits_hold_when_writing_and_when_reading() {
+    let mut wide = intent();
+    wide.parents = vec![wide.parents[0].clone(); 17];
+    assert!(matches!(wide.to_bytes(), Err(FormatError::TooLarge { .. })));
+    let mut labelled = intent();
+    labelled.job = Some("j".repeat(257));
+    assert!(matches!(labelled.to_bytes(), Err(FormatError::TooLarge { .. })));
+    let mut heavy = manifest();
+    heavy.metadata.insert("blob".into(), "x".repeat(1 << 20).into());
+    assert!(matches!(Decision::commit(heavy).to_bytes(&run(), ORDINAL), Err(FormatError::TooLarge { .. })));
+    assert!(Intent::from_bytes(&vec![b' '; 5 << 20], &run(), ORDINAL).is_err());
+}
+
+/// C25
+#[test]
+fn c25_json_nested_too_deep_is_refused_without_overflow() {
+    let bytes = intent().to_bytes().unwrap();
+    let deep = format!("\"version\":0,\"later\":{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let found = Intent::from_bytes(&resealed(&bytes, "\"version\":0", &deep), &run(), ORDINAL);
+    assert!(matches!(found, Err(FormatError::Corrupt { .. })), "{found:?}");
+}
+
+#[test]
+fn intents_that_contradict_themselves_are_refused() {
+    let mut stepless = intent();
+    stepless.step = None;
+    assert!(stepless.to_bytes().is_err());
+    let mut fence = Intent::fence(run(), ORDINAL, AttemptId([2; 16]), SESSION);
+    fence.world_size = 1;
+    assert!(fence.to_bytes().is_err());
+}
+
+#[test]
+fn chunkings_that_cannot_work_are_refused() {
+    let rule = |pattern: &str, block_elements| ChunkingOverride { pattern: pattern.into(), block_elements };
+    for chunking in [
+        Chunking { block_elements: 0, ..Chunking::default() },
+        Chunking { block_bytes: 15, ..Chunking::default() },
+        Chunking { block_bytes: 1 << 40, ..Chunking::default() },
+        Chunking { overrides: vec![rule("[", 5)], ..Chunking::default() },
+        Chunking { overrides: vec![rule("*", 0)], ..Chunking::default() },
+        Chunking { overrides: vec![rule("*", 1); 257], ..Chunking::default() },
+    ] {
+        let mut changed = config();
+        changed.chunking = chunking;
+        assert!(changed.to_bytes().is_err(), "{:?}", changed.chunking);
+    }
+}
