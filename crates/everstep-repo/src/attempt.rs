@@ -28,6 +28,9 @@ impl Session {
         world_size: u32,
         parents: Vec<Checkpoint>,
     ) -> Result<Attempt, RepoError> {
+        if world_size == 0 {
+            return Err(FormatError::invalid("world size", "0", "an attempt has at least one writer").into());
+        }
         let parents = self.nameable(parents).await?;
         let id = AttemptId(self.repository.world().random_id());
         let mut intent = Intent::save(self.run.clone(), self.seen, id, self.id);

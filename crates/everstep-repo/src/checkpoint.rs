@@ -7,8 +7,9 @@ use bytes::Bytes;
 use everstep_format::FormatError;
 use everstep_format::decision::Manifest;
 use everstep_format::feature::Operation;
-use everstep_format::index::{self, Footer};
+use everstep_format::index::Footer;
 use everstep_format::intent::ParentRef;
+use everstep_format::invariant::rows_are_sorted;
 use everstep_format::key::Key;
 use everstep_format::limits;
 use everstep_format::refs::Refs;
@@ -17,7 +18,7 @@ use everstep_store::{Span, Store, StoreErrorKind};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use crate::reading::{fetch, parse_decision};
+use crate::reading::{check_hash, fetch, parse_decision};
 use crate::{RepoError, Repository};
 
 /// Row groups in flight.
@@ -88,15 +89,21 @@ impl Repository {
 pub struct IndexReader {
     store: Arc<dyn Store>,
     checkpoint: Checkpoint,
-    footer: Arc<OnceCell<Footer>>,
-    /// The rows of a small index, once it was read.
-    small: Arc<OnceCell<Vec<Row>>>,
+    opened: Arc<OnceCell<Opened>>,
+}
+
+/// An index whose footer is at hand.
+#[derive(Debug)]
+struct Opened {
+    footer: Footer,
+    /// The whole file, when it is small.
+    whole: Option<Bytes>,
 }
 
 impl IndexReader {
     /// A reader of `checkpoint`'s index.
     pub fn new(store: Arc<dyn Store>, checkpoint: Checkpoint) -> Self {
-        Self { store, checkpoint, footer: Arc::default(), small: Arc::default() }
+        Self { store, checkpoint, opened: Arc::default() }
     }
 
     /// All rows, sorted.
@@ -104,25 +111,32 @@ impl IndexReader {
     /// # Errors
     /// [`RepoError::Object`] naming the index when a hash is wrong; [`RepoError::Missing`]; [`RepoError::Expired`].
     pub async fn all(&self) -> Result<Vec<Row>, RepoError> {
-        if self.is_small() {
-            return Ok(self.small_rows().await?.clone());
-        }
-        self.groups(0..self.footer().await?.groups().len()).await
+        let opened = self.opened().await?;
+        let read = |group| async move {
+            let bytes = self.group(opened, group).await?;
+            opened.footer.read_group(group, &bytes).map_err(RepoError::object(self.checkpoint.index_key()))
+        };
+        let groups = stream::iter(0..opened.footer.groups().len()).map(read).buffered(GROUPS_IN_FLIGHT);
+        let rows: Vec<Row> = groups.try_concat().await?;
+        rows_are_sorted(&rows)
+            .map_err(|error| FormatError::corrupt("index", 0, "sorted rows", error.to_string()))
+            .map_err(RepoError::object(self.checkpoint.index_key()))?;
+        Ok(rows)
     }
 
-    /// The rows of one name, by at most two ranged reads (footer, row group; one if the index is small).
+    /// The rows of one name, by at most two ranged reads (footer, row group; one if the index is small). Later calls
+    /// need no footer, and of a small index no read at all.
     ///
     /// # Errors
     /// As [`IndexReader::all`]. An unknown name gives no rows.
     pub async fn named(&self, name: &str) -> Result<Vec<Row>, RepoError> {
-        if self.is_small() {
-            let rows = self.small_rows().await?;
-            let start = rows.partition_point(|row| &*row.name < name);
-            return Ok(rows[start..].iter().take_while(|row| &*row.name == name).cloned().collect());
+        let opened = self.opened().await?;
+        let mut rows = Vec::new();
+        for group in opened.footer.groups_of(name) {
+            let bytes = self.group(opened, group).await?;
+            let found = opened.footer.read_named(group, &bytes, name);
+            rows.append(&mut found.map_err(RepoError::object(self.checkpoint.index_key()))?);
         }
-        let groups = self.footer().await?.groups_of(name);
-        let mut rows = self.groups(groups).await?;
-        rows.retain(|row| &*row.name == name);
         Ok(rows)
     }
 
@@ -136,42 +150,39 @@ impl IndexReader {
         Refs::from_bytes(&bytes, &self.checkpoint.manifest.refs).map_err(RepoError::object(key))
     }
 
-    fn is_small(&self) -> bool {
-        self.checkpoint.manifest.index.len <= limits::INDEX_SMALL_BYTES
+    async fn opened(&self) -> Result<&Opened, RepoError> {
+        let small = self.checkpoint.manifest.index.len <= limits::INDEX_SMALL_BYTES;
+        let open = || async { if small { self.open_whole().await } else { self.open_footer().await } };
+        self.opened.get_or_try_init(open).await
     }
 
-    async fn small_rows(&self) -> Result<&Vec<Row>, RepoError> {
-        let read = || async {
-            let key = self.checkpoint.index_key();
-            let bytes = self.read(&key, Span::Whole).await?;
-            index::read_all(&bytes, &self.checkpoint.manifest.index).map_err(RepoError::object(key))
-        };
-        self.small.get_or_try_init(read).await
-    }
-
-    async fn footer(&self) -> Result<&Footer, RepoError> {
-        let read = || async {
-            let key = self.checkpoint.index_key();
-            let reference = &self.checkpoint.manifest.index;
-            let len = reference.len.saturating_sub(reference.footer_offset);
-            let tail = self.read(&key, Span::Range { start: reference.footer_offset, len }).await?;
-            Footer::parse(&tail, reference).map_err(RepoError::object(key))
-        };
-        self.footer.get_or_try_init(read).await
-    }
-
-    /// Rows of neighbouring row groups, read side by side, in order.
-    async fn groups(&self, groups: Range<usize>) -> Result<Vec<Row>, RepoError> {
-        let footer = self.footer().await?;
-        let fetched = stream::iter(groups).map(|group| self.group(footer, group)).buffered(GROUPS_IN_FLIGHT);
-        fetched.try_concat().await
-    }
-
-    async fn group(&self, footer: &Footer, group: usize) -> Result<Vec<Row>, RepoError> {
+    async fn open_whole(&self) -> Result<Opened, RepoError> {
         let key = self.checkpoint.index_key();
-        let Range { start, end } = footer.groups()[group].range.clone();
-        let bytes = self.read(&key, Span::Range { start, len: end.saturating_sub(start) }).await?;
-        footer.read_group(group, &bytes).map_err(RepoError::object(key))
+        let reference = &self.checkpoint.manifest.index;
+        let bytes = self.read(&key, Span::Whole).await?;
+        let footer = check_hash(&bytes, reference.blake3)
+            .and_then(|()| slice(&bytes, reference.footer_offset..reference.len))
+            .and_then(|tail| Footer::parse(&tail, reference));
+        Ok(Opened { footer: footer.map_err(RepoError::object(key))?, whole: Some(bytes) })
+    }
+
+    async fn open_footer(&self) -> Result<Opened, RepoError> {
+        let key = self.checkpoint.index_key();
+        let reference = &self.checkpoint.manifest.index;
+        let len = reference.len.saturating_sub(reference.footer_offset);
+        let tail = self.read(&key, Span::Range { start: reference.footer_offset, len }).await?;
+        let footer = Footer::parse(&tail, reference).map_err(RepoError::object(key))?;
+        Ok(Opened { footer, whole: None })
+    }
+
+    /// The bytes of one row group; the footer checks their hash.
+    async fn group(&self, opened: &Opened, group: usize) -> Result<Bytes, RepoError> {
+        let key = self.checkpoint.index_key();
+        let Range { start, end } = opened.footer.groups()[group].range;
+        match &opened.whole {
+            Some(bytes) => slice(bytes, start..end).map_err(RepoError::object(key)),
+            None => self.read(&key, Span::Range { start, len: end.saturating_sub(start) }).await,
+        }
     }
 
     async fn read(&self, key: &Key, span: Span) -> Result<Bytes, RepoError> {
@@ -181,19 +192,31 @@ impl IndexReader {
                 Err(explain_missing(self.store.as_ref(), &self.checkpoint, key.clone()).await)
             }
             Err(error) if error.kind == StoreErrorKind::Truncated => {
-                let expected = match span {
-                    Span::Whole => "a whole object".to_owned(),
-                    Span::Range { start, len } => format!("{len} bytes from {start}"),
-                };
-                let offset = if let Span::Range { start, .. } = span { start } else { 0 };
-                Err(RepoError::object(key.clone())(FormatError::corrupt(
-                    "object",
-                    offset,
-                    expected,
-                    error.detail,
-                )))
+                Err(RepoError::object(key.clone())(too_short(span, error.detail)))
             }
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn too_short(span: Span, found: String) -> FormatError {
+    match span {
+        Span::Whole => FormatError::corrupt("object", 0, "a whole object", found),
+        Span::Range { start, len } => FormatError::corrupt("object", start, format!("{len} bytes"), found),
+    }
+}
+
+/// A part of `bytes`, which must have it.
+fn slice(bytes: &Bytes, range: Range<u64>) -> Result<Bytes, FormatError> {
+    let inside = || Some(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?);
+    let part = inside().filter(|range| range.start <= range.end && range.end <= bytes.len());
+    let found = || {
+        FormatError::corrupt(
+            "index",
+            range.start,
+            format!("bytes to {}", range.end),
+            format!("{}", bytes.len()),
+        )
+    };
+    part.map(|range| bytes.slice(range)).ok_or_else(found)
 }

@@ -235,3 +235,6 @@ pub fn the_newest_commit_is_not_expired(history: &History) -> Vec<Finding> {
     let judge = |ordinal| history.finding(ordinal, "the_newest_commit_is_not_expired", what.to_owned());
     expired.map(judge).into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use everstep_format::FormatError;
 use everstep_format::decision::{Abort, Decision, Manifest, Verdict};
 use everstep_format::feature::{Operation, Requires};
-use everstep_format::id::AttemptId;
+use everstep_format::id::{AttemptId, ContentHash};
 use everstep_format::intent::Intent;
 use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, RunName};
@@ -129,6 +129,16 @@ pub(crate) fn parse_decision(
         .and_then(|()| Decision::from_bytes(bytes, run, ordinal))
         .map(Decided::from)
         .map_err(RepoError::object(Key::decision(run, ordinal)))
+}
+
+/// `Ok` when `bytes` have the hash that whoever refers to them says.
+pub(crate) fn check_hash(bytes: &Bytes, expected: ContentHash) -> Result<(), FormatError> {
+    let found = ContentHash::of(bytes);
+    if found == expected {
+        return Ok(());
+    }
+    let (expected, found) = (format!("content with BLAKE3 {expected}"), format!("BLAKE3 {found}"));
+    Err(FormatError::corrupt("object", 0, expected, found))
 }
 
 impl Repository {

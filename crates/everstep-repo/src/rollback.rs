@@ -1,7 +1,5 @@
 //! A deliberate rollback: an ordinary attempt whose COMMIT carries a copy of an older checkpoint's index.
 
-use bytes::Bytes;
-use everstep_format::FormatError;
 use everstep_format::decision::{Manifest, Totals};
 use everstep_format::feature::Operation;
 use everstep_format::id::ContentHash;
@@ -11,7 +9,7 @@ use futures::future::try_join;
 
 use crate::checkpoint::explain_missing;
 use crate::commit::CopyOf;
-use crate::reading::fetch;
+use crate::reading::{check_hash, fetch};
 use crate::session::{Attempt, CommitOutcome, Draft, Session};
 use crate::{Checkpoint, RepoError};
 
@@ -67,15 +65,6 @@ impl Session {
         check_hash(&bytes, hash).map_err(RepoError::object(from))?;
         Ok(store.put(&to, bytes.into(), Class::Bulk).await?)
     }
-}
-
-fn check_hash(bytes: &Bytes, expected: ContentHash) -> Result<(), FormatError> {
-    let found = ContentHash::of(bytes);
-    if found == expected {
-        return Ok(());
-    }
-    let (expected, found) = (format!("content with BLAKE3 {expected}"), format!("BLAKE3 {found}"));
-    Err(FormatError::corrupt("object", 0, expected, found))
 }
 
 /// The sums of a copy: the same state, nothing stored anew.

@@ -13,8 +13,8 @@ use everstep_format::id::ContentHash;
 use everstep_format::key::{Key, Prefix};
 use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_repo::{
-    Attempt, Checkpoint, CommitOutcome, Draft, InitOptions, OpenOptions, Parents, RepoError, Repository, Session,
-    Takeover,
+    Attempt, Checkpoint, CommitOutcome, Draft, InitOptions, OpenOptions, Parents, RepoError, Repository,
+    Session, Takeover,
 };
 use everstep_store::{
     Class, Create, Deleted, Listed, Object, Page, Payload, Span, Store, StoreError, StoreErrorKind, World,
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 /// What happens to one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Nothing is done and no answer comes.
     Lost,
     /// It is done, but no answer comes.
@@ -37,6 +37,8 @@ pub enum Fault {
     Beaten(Vec<u8>),
     /// The store says no and surely did nothing.
     Denied,
+    /// These objects appear just before a read is served.
+    Before(Vec<(Key, Bytes)>),
 }
 
 type Script = Box<dyn FnMut(&str, &str) -> Option<Fault> + Send>;
@@ -49,7 +51,7 @@ struct Inner {
 }
 
 /// Objects in memory.
-pub struct Shelf {
+pub(crate) struct Shelf {
     inner: Mutex<Inner>,
     world: Arc<Clockwork>,
 }
@@ -61,45 +63,47 @@ impl std::fmt::Debug for Shelf {
 }
 
 impl Shelf {
-    pub fn script(&self, script: impl FnMut(&str, &str) -> Option<Fault> + Send + 'static) {
+    pub(crate) fn script(&self, script: impl FnMut(&str, &str) -> Option<Fault> + Send + 'static) {
         self.inner.lock().unwrap().script = Some(Box::new(script));
     }
 
     /// `fault` on the first call of `operation` on a key that contains `part`.
-    pub fn once(&self, operation: &'static str, part: &'static str, fault: Fault) {
+    pub(crate) fn once(&self, operation: &'static str, part: &'static str, fault: Fault) {
         let mut fault = Some(fault);
-        self.script(move |called, key| {
-            if called == operation && key.contains(part) { fault.take() } else { None }
-        });
+        self.script(
+            move |called, key| {
+                if called == operation && key.contains(part) { fault.take() } else { None }
+            },
+        );
     }
 
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.inner.lock().unwrap().script = None;
     }
 
     /// The calls since the last time, as "operation key".
-    pub fn take_calls(&self) -> Vec<String> {
+    pub(crate) fn take_calls(&self) -> Vec<String> {
         let calls = std::mem::take(&mut self.inner.lock().unwrap().calls);
         calls.into_iter().map(|(operation, key)| format!("{operation} {key}")).collect()
     }
 
-    pub fn keys(&self, prefix: &str) -> Vec<String> {
+    pub(crate) fn keys(&self, prefix: &str) -> Vec<String> {
         let inner = self.inner.lock().unwrap();
         inner.objects.keys().filter(|key| key.starts_with(prefix)).cloned().collect()
     }
 
-    pub fn read(&self, key: &Key) -> Option<Bytes> {
+    pub(crate) fn read(&self, key: &Key) -> Option<Bytes> {
         self.inner.lock().unwrap().objects.get(key.as_str()).map(|(bytes, _)| bytes.clone())
     }
 
     /// Puts an object behind everybody's back.
-    pub fn plant(&self, key: impl AsRef<str>, bytes: impl Into<Vec<u8>>) {
+    pub(crate) fn plant(&self, key: impl AsRef<str>, bytes: impl Into<Vec<u8>>) {
         let bytes = Bytes::from(bytes.into());
         let now = self.world.now();
         self.inner.lock().unwrap().objects.insert(key.as_ref().to_owned(), (bytes, now));
     }
 
-    pub fn steal(&self, key: &Key) {
+    pub(crate) fn steal(&self, key: &Key) {
         self.inner.lock().unwrap().objects.remove(key.as_str());
     }
 
@@ -134,6 +138,9 @@ impl Store for Shelf {
     async fn get(&self, key: &Key, span: Span) -> Result<Object, StoreError> {
         match self.enter("get", key.as_str()) {
             Some(Fault::Denied) => return Err(denied("get", key)),
+            Some(Fault::Before(objects)) => {
+                objects.into_iter().for_each(|(key, bytes)| self.plant(key.as_str(), bytes));
+            }
             Some(_) => return Err(no_answer("get", key)),
             None => {}
         }
@@ -142,7 +149,12 @@ impl Store for Shelf {
         let Span::Range { start, len } = span else { return Ok(Object { bytes }) };
         let (start, end) = (usize::try_from(start).unwrap(), usize::try_from(start + len).unwrap());
         if end > bytes.len() {
-            return Err(StoreError::new(StoreErrorKind::Truncated, "get", key, format!("{} bytes", bytes.len())));
+            return Err(StoreError::new(
+                StoreErrorKind::Truncated,
+                "get",
+                key,
+                format!("{} bytes", bytes.len()),
+            ));
         }
         Ok(Object { bytes: bytes.slice(start..end) })
     }
@@ -192,7 +204,8 @@ impl Store for Shelf {
         }
         let inner = self.inner.lock().unwrap();
         let after = token.unwrap_or_default();
-        let mut below = inner.objects.iter().filter(|(key, _)| key.starts_with(prefix.as_str()) && **key > after);
+        let mut below =
+            inner.objects.iter().filter(|(key, _)| key.starts_with(prefix.as_str()) && **key > after);
         let mut page = Page::default();
         for (key, (bytes, modified)) in below.by_ref().take(3) {
             let (size, modified) = (bytes.len() as u64, *modified);
@@ -229,7 +242,7 @@ impl Store for Shelf {
 /// A clock that stands still until it is moved. Waits of less than a minute move it; longer ones wait for
 /// [`Clockwork::advance`], so that signs of life are written exactly when a test says so.
 #[derive(Debug)]
-pub struct Clockwork {
+pub(crate) struct Clockwork {
     milliseconds: watch::Sender<u64>,
     random: AtomicU64,
 }
@@ -237,11 +250,11 @@ pub struct Clockwork {
 const SHORT: Duration = Duration::from_secs(60);
 
 impl Clockwork {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { milliseconds: watch::Sender::new(0), random: AtomicU64::new(1) })
     }
 
-    pub fn advance(&self, time: Duration) {
+    pub(crate) fn advance(&self, time: Duration) {
         self.milliseconds.send_modify(|now| *now += u64::try_from(time.as_millis()).unwrap());
     }
 }
@@ -280,20 +293,20 @@ impl World for Clockwork {
 }
 
 /// A store with a repository in it.
-pub struct Stage {
-    pub shelf: Arc<Shelf>,
-    pub world: Arc<Clockwork>,
-    pub repository: Repository,
+pub(crate) struct Stage {
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) world: Arc<Clockwork>,
+    pub(crate) repository: Repository,
 }
 
-pub fn bare() -> (Arc<Shelf>, Arc<Clockwork>) {
+pub(crate) fn bare() -> (Arc<Shelf>, Arc<Clockwork>) {
     let world = Clockwork::new();
     let shelf = Arc::new(Shelf { inner: Mutex::default(), world: world.clone() });
     (shelf, world)
 }
 
 impl Stage {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let (shelf, world) = bare();
         let options = InitOptions { single_writer: true, ..InitOptions::default() };
         let repository = Repository::init(shelf.clone(), world.clone(), options).await.unwrap();
@@ -302,15 +315,15 @@ impl Stage {
     }
 
     /// Another process: the same store, nothing remembered.
-    pub async fn reopen(&self) -> Repository {
+    pub(crate) async fn reopen(&self) -> Repository {
         Repository::open(self.shelf.clone(), self.world.clone()).await.unwrap()
     }
 
-    pub async fn session(&self, options: OpenOptions) -> Session {
+    pub(crate) async fn session(&self, options: OpenOptions) -> Session {
         self.reopen().await.open_session(&run(), options).await.unwrap()
     }
 
-    pub async fn closed_run(&self, steps: &[u64]) -> Vec<Checkpoint> {
+    pub(crate) async fn closed_run(&self, steps: &[u64]) -> Vec<Checkpoint> {
         let mut session = self.session(now("setup")).await;
         let mut checkpoints = Vec::new();
         for step in steps {
@@ -322,20 +335,20 @@ impl Stage {
     }
 }
 
-pub fn run() -> RunName {
+pub(crate) fn run() -> RunName {
     RunName::new("llama").unwrap()
 }
 
-pub fn job(job: &str, takeover: Takeover) -> OpenOptions {
+pub(crate) fn job(job: &str, takeover: Takeover) -> OpenOptions {
     OpenOptions { job: Some(job.to_owned()), takeover, ..OpenOptions::default() }
 }
 
-pub fn now(label: &str) -> OpenOptions {
+pub(crate) fn now(label: &str) -> OpenOptions {
     job(label, Takeover::Now)
 }
 
 /// Stores an index and refs (any bytes will do for the protocol) and says what a COMMIT must say.
-pub async fn upload(session: &Session, attempt: &Attempt) -> Result<Draft, StoreError> {
+pub(crate) async fn upload(session: &Session, attempt: &Attempt) -> Result<Draft, StoreError> {
     let store = session.repository().store();
     let index = Bytes::from(format!("index of {}", attempt.id));
     let refs = Bytes::from(format!("refs of {}", attempt.id));
@@ -350,7 +363,13 @@ pub async fn upload(session: &Session, attempt: &Attempt) -> Result<Draft, Store
         },
         refs: RefsRef { blake3: refs_hash, len: refs.len() as u64, packs: 1 },
         owners: vec![attempt.id],
-        totals: Totals { chunks: 3, chunks_new: 3, new_raw_bytes: 300, new_stored_bytes: 200, ..Totals::default() },
+        totals: Totals {
+            chunks: 3,
+            chunks_new: 3,
+            new_raw_bytes: 300,
+            new_stored_bytes: 200,
+            ..Totals::default()
+        },
         metadata: serde_json::Map::new(),
     };
     store.put(&Key::index(attempt.id, index_hash), index.into(), Class::Bulk).await?;
@@ -358,11 +377,11 @@ pub async fn upload(session: &Session, attempt: &Attempt) -> Result<Draft, Store
     Ok(draft)
 }
 
-pub async fn save(session: &mut Session, step: u64) -> Result<Checkpoint, RepoError> {
+pub(crate) async fn save(session: &mut Session, step: u64) -> Result<Checkpoint, RepoError> {
     save_with(session, step, serde_json::Map::new()).await
 }
 
-pub async fn save_with(
+pub(crate) async fn save_with(
     session: &mut Session,
     step: u64,
     metadata: serde_json::Map<String, serde_json::Value>,
@@ -377,7 +396,7 @@ pub async fn save_with(
 }
 
 /// The ordinal and step of the newest checkpoint, as a process without memory sees it.
-pub async fn latest(stage: &Stage) -> Option<(Ordinal, Step)> {
+pub(crate) async fn latest(stage: &Stage) -> Option<(Ordinal, Step)> {
     let latest = stage.reopen().await.latest(&run()).await.unwrap();
     latest.map(|checkpoint| (checkpoint.manifest.ordinal, checkpoint.manifest.step))
 }

@@ -1,0 +1,13 @@
+//! The protocol against a store with scripted faults.
+
+mod crashes;
+mod index;
+mod listings;
+mod lost_replies;
+mod reading;
+mod requests;
+mod rollback;
+mod signs_of_life;
+mod stage;
+mod takeover;
+mod two_writers;
