@@ -42,7 +42,7 @@ pub async fn open(
         }
         Address::Memory(name) => Ok(decorate(MemoryStore::named(&name), options, world)),
         Address::S3 { bucket, root } => {
-            let location = S3Location { bucket, root: root.as_str().to_owned() };
+            let location = S3Location { bucket, root };
             let backend = S3Store::open(location, options.s3.clone(), world.clone()).await?;
             Ok(decorate(backend, options, world))
         }

@@ -29,7 +29,7 @@ impl S3Store {
             .client
             .list_objects_v2()
             .bucket(&self.location.bucket)
-            .prefix(self.location.full(prefix.as_str()))
+            .prefix(self.location.root.prefix(prefix))
             .set_continuation_token(token.map(str::to_owned));
         let answer = watched(self, &progress, request.send()).await?;
         self.page(&answer, token)
@@ -39,7 +39,7 @@ impl S3Store {
         let mut page = Page { next: next_token(answer, token)?, ..Page::default() };
         for object in answer.contents() {
             let full = object.key().unwrap_or_default();
-            match self.location.relative(full).and_then(Key::listed) {
+            match self.location.root.strip(full).and_then(Key::listed) {
                 Some(key) => page.objects.push(listed(key, object)?),
                 None => page.strays.push(full.to_owned()),
             }
@@ -52,7 +52,7 @@ impl S3Store {
         let progress = Progress::default();
         let mut delete = Delete::builder().quiet(false);
         for key in keys {
-            let id = ObjectIdentifier::builder().key(self.location.full(key.as_str())).build();
+            let id = ObjectIdentifier::builder().key(self.location.root.key(key)).build();
             delete =
                 delete.objects(id.map_err(|error| Failure::new(StoreErrorKind::Invalid, error.to_string()))?);
         }
@@ -76,7 +76,7 @@ impl S3Store {
                 told.insert(key, Ok(()));
             }
         }
-        let result = |key: &Key| match told.get(self.location.full(key.as_str()).as_str()) {
+        let result = |key: &Key| match told.get(self.location.root.key(key).as_str()) {
             Some(Ok(())) => Ok(()),
             Some(Err((kind, detail))) => Err(StoreError::new(*kind, "delete", key, detail)),
             None => {

@@ -162,7 +162,7 @@ impl Connect<'_> {
         let world = Arc::clone(self.world);
         let own = |source| Arc::new(CredentialCache::new(vec![source], Arc::clone(&world)));
         match &self.options.credentials {
-            S3Credentials::Fixed(credentials) => own(Source::own(credentials.clone())),
+            S3Credentials::Fixed(keys) => own(Source::own(keys.to_credentials())),
             S3Credentials::Provider(provider) => own(Source::own(provider.clone())),
             S3Credentials::Chain => {
                 let profile = self.options.profile.clone();

@@ -19,7 +19,7 @@ impl S3Store {
             .client
             .get_object()
             .bucket(&self.location.bucket)
-            .key(self.location.full(key.as_str()))
+            .key(self.location.root.key(key))
             .set_range(range_header(span)?);
         let read = async {
             let answer = request.send().await.map_err(|error| Failure::of(&error, self.world.now()))?;

@@ -29,7 +29,7 @@ use self::body::{Progress, watch};
 use self::client::{Connect, Connected};
 use self::credentials::CredentialCache;
 use self::errors::Failure;
-pub use self::options::{Checksums, S3Credentials, S3Location, S3Options};
+pub use self::options::{Checksums, Keys, S3Credentials, S3Location, S3Options};
 use self::put::Put;
 use crate::{Class, Create, Deleted, Object, Page, Payload, Span, Store, StoreError, StoreErrorKind, World};
 

@@ -1,10 +1,12 @@
 //! Settings of an S3 store.
 
-use std::time::Duration;
+use std::fmt;
+use std::time::{Duration, SystemTime};
 
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 
+use crate::address::Root;
 use crate::{StoreError, StoreErrorKind};
 
 /// Where a repository lies in S3.
@@ -12,8 +14,8 @@ use crate::{StoreError, StoreErrorKind};
 pub struct S3Location {
     /// The bucket.
     pub bucket: String,
-    /// The prefix of every key, as raw text without a slash at either end; empty for the whole bucket.
-    pub root: String,
+    /// The prefix of every key.
+    pub root: Root,
 }
 
 /// Checksums that the store is asked to verify, besides Everstep's own hash from end to end.
@@ -34,9 +36,36 @@ pub enum S3Credentials {
     #[default]
     Chain,
     /// These keys.
-    Fixed(Credentials),
+    Fixed(Keys),
     /// This provider.
     Provider(SharedCredentialsProvider),
+}
+
+/// Keys to sign with.
+#[derive(Clone)]
+pub struct Keys {
+    /// The access key, which is no secret.
+    pub access_key: String,
+    /// The secret key.
+    pub secret_key: String,
+    /// The session token that belongs to temporary keys.
+    pub token: Option<String>,
+    /// When temporary keys end.
+    pub expires: Option<SystemTime>,
+}
+
+impl Keys {
+    /// As the SDK takes them.
+    pub(super) fn to_credentials(&self) -> Credentials {
+        let Self { access_key, secret_key, token, expires } = self.clone();
+        Credentials::new(access_key, secret_key, token, expires, "given keys")
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("access_key", &self.access_key).finish_non_exhaustive()
+    }
 }
 
 /// Settings of an S3 store; the default is what AWS and its tools would do.
@@ -116,21 +145,7 @@ impl S3Options {
 impl S3Location {
     /// The address for people.
     pub(super) fn url(&self) -> String {
-        let slash = if self.root.is_empty() { "" } else { "/" };
-        format!("s3://{}{slash}{}", self.bucket, self.root)
-    }
-
-    /// The whole key of `key`, which may also be a prefix.
-    pub(super) fn full(&self, key: &str) -> String {
-        if self.root.is_empty() { key.to_owned() } else { format!("{}/{key}", self.root) }
-    }
-
-    /// The part of a whole key that is below the root.
-    pub(super) fn relative<'a>(&self, full: &'a str) -> Option<&'a str> {
-        match self.root.as_str() {
-            "" => Some(full),
-            root => full.strip_prefix(root)?.strip_prefix('/'),
-        }
+        format!("s3://{}/{}", self.bucket, self.root.as_str())
     }
 }
 
@@ -143,13 +158,13 @@ pub(super) fn invalid(location: &S3Location, detail: impl Into<String>) -> Store
 mod tests {
     use super::*;
 
-    fn location(bucket: &str, root: &str) -> S3Location {
-        S3Location { bucket: bucket.to_owned(), root: root.to_owned() }
+    fn location(bucket: &str) -> S3Location {
+        S3Location { bucket: bucket.to_owned(), root: Root::parse("").unwrap() }
     }
 
     #[test]
     fn directory_buckets_are_refused_until_tested() {
-        let refusal = S3Options::default().check(&location("fast--use1-az4--x-s3", "")).unwrap_err();
+        let refusal = S3Options::default().check(&location("fast--use1-az4--x-s3")).unwrap_err();
         assert_eq!(refusal.kind, StoreErrorKind::Invalid);
         assert!(refusal.detail.contains("directory buckets"), "{refusal}");
     }
@@ -157,17 +172,21 @@ mod tests {
     #[test]
     fn archive_classes_are_refused() {
         let options = S3Options { storage_class: Some("DEEP_ARCHIVE".to_owned()), ..S3Options::default() };
-        assert!(options.check(&location("b", "")).unwrap_err().detail.contains("DEEP_ARCHIVE"));
+        assert!(options.check(&location("b")).unwrap_err().detail.contains("DEEP_ARCHIVE"));
         let options = S3Options { storage_class: Some("GLACIER_IR".to_owned()), ..S3Options::default() };
-        options.check(&location("b", "")).unwrap();
+        options.check(&location("b")).unwrap();
     }
 
     #[test]
-    fn an_empty_root_gives_no_leading_slash_and_a_root_takes_no_neighbour() {
-        assert_eq!(location("b", "").full("runs/x"), "runs/x");
-        assert_eq!(location("b", "exp").full("runs/x"), "exp/runs/x");
-        assert_eq!(location("b", "exp").relative("exp/runs/x"), Some("runs/x"));
-        assert_eq!(location("b", "exp").relative("exp1/runs/x"), None);
-        assert_eq!(location("b", "").relative("runs/x"), Some("runs/x"));
+    fn keys_show_no_secret() {
+        let keys = Keys {
+            access_key: "AKID".to_owned(),
+            secret_key: "hidden".to_owned(),
+            token: Some("hidden".to_owned()),
+            expires: None,
+        };
+        let shown =
+            format!("{:?}", S3Options { credentials: S3Credentials::Fixed(keys), ..S3Options::default() });
+        assert!(shown.contains("AKID") && !shown.contains("hidden"), "{shown}");
     }
 }

@@ -85,7 +85,7 @@ impl S3Store {
             .client
             .put_object()
             .bucket(&self.location.bucket)
-            .key(self.location.full(put.key.as_str()))
+            .key(self.location.root.key(put.key))
             .content_length(length)
             .set_if_none_match(put.if_absent.then(|| "*".to_owned()))
             .set_storage_class(class.map(StorageClass::from))
