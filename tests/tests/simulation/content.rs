@@ -1,0 +1,157 @@
+//! What a simulated trainer trains: a few small tensors, each of which is a function of a random version.
+
+use bytes::Bytes;
+use everstep_format::bounds::Bounds;
+use everstep_format::dtype::Dtype;
+use everstep_format::name::Ordinal;
+use everstep_format::value::Value;
+use everstep_repo::Checkpoint;
+use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Target};
+use everstep_save::{Content, ObjectEntry, Shard, Source, State};
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
+use serde_json::{Map, Value as Json, json};
+
+use crate::site::Site;
+
+/// Elements of a grid block, so that the larger tensors have several.
+pub(crate) const BLOCK_ELEMENTS: u64 = 128;
+
+const TENSORS: [(&str, Dtype, &[u64]); 6] = [
+    ("embedding.weight", Dtype::F32, &[24, 16]),
+    ("layers.0.weight", Dtype::Bf16, &[40, 10]),
+    ("layers.1.weight", Dtype::Bf16, &[40, 10]),
+    ("optimizer.mean", Dtype::F32, &[24, 16]),
+    ("optimizer.step", Dtype::I64, &[]),
+    ("rng", Dtype::U8, &[100]),
+];
+
+/// The state of a training run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Weights {
+    /// The version of each tensor.
+    versions: Vec<u64>,
+    /// Of the object.
+    epoch: u64,
+}
+
+impl Weights {
+    pub(crate) fn fresh(rng: &mut StdRng) -> Self {
+        Self { versions: TENSORS.iter().map(|_| rng.random()).collect(), epoch: 0 }
+    }
+
+    /// One training step: some tensors change.
+    pub(crate) fn train(&mut self, rng: &mut StdRng) {
+        for version in &mut self.versions {
+            if rng.random_bool(0.4) {
+                *version = rng.random();
+            }
+        }
+        self.epoch += 1;
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<Vec<u8>> {
+        TENSORS.iter().zip(&self.versions).map(|(tensor, version)| fill(*version, len(tensor))).collect()
+    }
+
+    /// The state to save; `bytes` are [`Weights::bytes`].
+    pub(crate) fn state<'a>(&self, bytes: &'a [Vec<u8>]) -> State<'a> {
+        let shards = TENSORS.iter().zip(bytes).map(|((name, dtype, shape), bytes)| Shard {
+            name: (*name).to_owned(),
+            dtype: *dtype,
+            shape: shape.to_vec(),
+            bounds: Bounds::whole(shape),
+            alias_of: None,
+            source: Source::Memory(bytes),
+        });
+        let epoch = Content::Value(Value::Int(self.epoch.cast_signed()));
+        let notes = Content::Opaque(Bytes::from(fill(self.epoch, 40)));
+        let object = |name: &str, content| ObjectEntry { name: name.to_owned(), rank: None, content };
+        State { shards: shards.collect(), objects: vec![object("epoch", epoch), object("notes", notes)] }
+    }
+
+    /// What the manifest says of the state, so that anybody can tell what must be restored.
+    pub(crate) fn metadata(&self, save: u64) -> Map<String, Json> {
+        let Json::Object(map) = json!({ "save": save, "versions": self.versions, "epoch": self.epoch })
+        else {
+            unreachable!("the literal above is an object")
+        };
+        map
+    }
+
+    /// The state that a checkpoint claims to hold.
+    pub(crate) fn claimed(checkpoint: &Checkpoint) -> Self {
+        let metadata = &checkpoint.manifest.metadata;
+        let number = |json: &Json| json.as_u64().expect("a number");
+        let versions = metadata["versions"].as_array().expect("versions").iter().map(number).collect();
+        Self { versions, epoch: number(&metadata["epoch"]) }
+    }
+}
+
+/// The save that a checkpoint says it comes from.
+pub(crate) fn save_of(checkpoint: &Checkpoint) -> u64 {
+    checkpoint.manifest.metadata["save"].as_u64().expect("a save")
+}
+
+fn len((_, dtype, shape): &(&str, Dtype, &[u64])) -> usize {
+    let bytes = dtype.byte_len(shape.iter().product()).expect("small");
+    usize::try_from(bytes).expect("small")
+}
+
+fn fill(version: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    StdRng::seed_from_u64(version).fill_bytes(&mut bytes);
+    bytes
+}
+
+/// How a restore went.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    /// Bit-exact.
+    Whole(Weights),
+    /// The store or the reader failed for a reason that a later try may not meet.
+    Failed(RestoreError),
+    /// Other bytes than the checkpoint's.
+    Wrong(String),
+}
+
+/// Restores `checkpoint` by the real code and compares every byte.
+pub(crate) async fn load(site: &Site, checkpoint: &Checkpoint) -> Loaded {
+    let expected = Weights::claimed(checkpoint);
+    match read(site, checkpoint).await {
+        Err(error) => Loaded::Failed(error),
+        Ok((bytes, epoch)) if bytes == expected.bytes() && epoch == expected.epoch => Loaded::Whole(expected),
+        Ok(_) => Loaded::Wrong(describe(checkpoint)),
+    }
+}
+
+async fn read(site: &Site, checkpoint: &Checkpoint) -> Result<(Vec<Vec<u8>>, u64), RestoreError> {
+    let reader = CheckpointReader::new(&site.repository, checkpoint.clone());
+    let mut buffers: Vec<Vec<u8>> = TENSORS.iter().map(|tensor| vec![0; len(tensor)]).collect();
+    let targets = TENSORS.iter().zip(&mut buffers).map(|((name, dtype, shape), into)| Target {
+        name: (*name).to_owned(),
+        dtype: *dtype,
+        shape: shape.to_vec(),
+        bounds: Bounds::whole(shape),
+        into,
+    });
+    let tools = site.restore_tools();
+    let options = RestoreOptions { scope: tensors_only(), ..RestoreOptions::default() };
+    everstep_restore::restore(&reader, targets.collect(), &options, &tools).await?;
+    let epoch = match reader.object("epoch", None, &tools).await? {
+        everstep_restore::Content::Value(Value::Int(epoch)) => epoch.cast_unsigned(),
+        other => panic!("the epoch was saved as an integer and is now {other:?}"),
+    };
+    Ok((buffers, epoch))
+}
+
+fn tensors_only() -> everstep_restore::Selection {
+    everstep_restore::Selection::all()
+}
+
+/// A checkpoint in words.
+pub(crate) fn describe(checkpoint: &Checkpoint) -> String {
+    let manifest = &checkpoint.manifest;
+    let Ordinal(ordinal) = manifest.ordinal;
+    format!("checkpoint {ordinal} of run {}", manifest.run)
+}
