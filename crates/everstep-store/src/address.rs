@@ -4,6 +4,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use everstep_format::key::{Key, Prefix};
+
 use crate::{StoreError, StoreErrorKind};
 
 /// Bytes of a prefix: an S3 key has at most 1,024, our longest below a prefix needs under 200.
@@ -52,6 +54,25 @@ impl Root {
     /// The text, without a slash at either end.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The raw key of `key` in the store.
+    pub fn key(&self, key: &Key) -> String {
+        self.below(key.as_str())
+    }
+
+    /// The raw prefix of `prefix` in the store: empty or ending with `/`.
+    pub fn prefix(&self, prefix: &Prefix) -> String {
+        self.below(prefix.as_str())
+    }
+
+    /// The part of a raw key below this root; `None` for a key that is not below it.
+    pub fn strip<'a>(&self, raw: &'a str) -> Option<&'a str> {
+        if self.0.is_empty() { Some(raw) } else { raw.strip_prefix(&self.0)?.strip_prefix('/') }
+    }
+
+    fn below(&self, name: &str) -> String {
+        if self.0.is_empty() { name.to_owned() } else { format!("{}/{name}", self.0) }
     }
 }
 

@@ -15,6 +15,8 @@ pub mod probe;
 pub mod retry;
 pub mod s3;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod world;
 
 pub use address::Address;

@@ -78,7 +78,10 @@ struct Window {
 struct Pass<'a> {
     gate: &'a Gate,
     permit: Option<SemaphorePermit<'a>>,
+    /// The window's when the request was sent.
     generation: u64,
+    /// Whether the window was half full or more then.
+    busy: bool,
 }
 
 /// What an answer says about load.
@@ -104,8 +107,10 @@ impl Gate {
 
     async fn enter(&self) -> Pass<'_> {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
-        let generation = self.lock().generation;
-        Pass { gate: self, permit: Some(permit), generation }
+        let window = self.lock();
+        let in_flight = window.issued.saturating_sub(self.permits.available_permits());
+        let busy = in_flight.saturating_mul(2) >= window.limit();
+        Pass { gate: self, permit: Some(permit), generation: window.generation, busy }
     }
 
     /// Adjusts the number of permits to the window, as far as free ones and the one just given back allow.
@@ -154,8 +159,7 @@ impl Pass<'_> {
     fn give_back(&mut self, load: Load) {
         let Some(permit) = self.permit.take() else { return };
         let mut window = self.gate.lock();
-        let busy = self.gate.permits.available_permits() == 0;
-        window.learn(load, self.generation, busy);
+        window.learn(load, self.generation, self.busy);
         self.gate.resize(&mut window, permit);
     }
 }

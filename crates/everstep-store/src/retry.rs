@@ -247,3 +247,6 @@ impl<'a> Batch<'a> {
 fn unanswered(key: &Key) -> StoreError {
     StoreError::new(crate::StoreErrorKind::Server, "delete", key, "the store did not answer for this key")
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,11 +25,15 @@ fn why_not(text: &str) -> String {
 
 #[test]
 fn c29_odd_characters_of_a_prefix_are_taken_literally() {
-    for text in ["my run/50%/a+b#c?d~e", "m\u{e4}ggi/\u{6a21}\u{578b}", "x%20y", "a:b", "a\\b", "..a/b..", "e\u{301}"] {
+    for text in
+        ["my run/50%/a+b#c?d~e", "m\u{e4}ggi/\u{6a21}\u{578b}", "x%20y", "a:b", "a\\b", "..a/b..", "e\u{301}"]
+    {
         assert_eq!(s3_root(&format!("s3://b/{text}")), text);
         assert_eq!(local(&format!("file:///{text}")), PathBuf::from(format!("/{text}")));
         assert_eq!(local(&format!("/{text}")), PathBuf::from(format!("/{text}")));
-        let Address::Memory(root) = Address::parse(&format!("memory://{text}")).unwrap() else { panic!("{text}") };
+        let Address::Memory(root) = Address::parse(&format!("memory://{text}")).unwrap() else {
+            panic!("{text}")
+        };
         assert_eq!(root.as_str(), text);
     }
 }
@@ -50,7 +54,16 @@ fn c29_slashes_at_the_ends_do_not_make_another_place() {
 
 #[test]
 fn c29_dots_as_segments_are_refused() {
-    for text in ["s3://b/a/../b", "s3://b/..", "s3://b/a/./b", "memory://a/../b", "memory://.", "a/../b", "../b", "file:///a/.."] {
+    for text in [
+        "s3://b/a/../b",
+        "s3://b/..",
+        "s3://b/a/./b",
+        "memory://a/../b",
+        "memory://.",
+        "a/../b",
+        "../b",
+        "file:///a/..",
+    ] {
         assert!(why_not(text).contains("is not accepted"), "{text}");
     }
     assert!(why_not("s3://b/a//b").contains("empty segment"));
@@ -83,6 +96,29 @@ fn a_wrong_address_says_what_to_write() {
 fn a_secret_in_an_address_is_not_repeated() {
     let said = why_not("s3://AKIA:topsecret@bucket/x");
     assert!(said.contains("profile") && !said.contains("topsecret") && !said.contains("AKIA"), "{said}");
+}
+
+#[test]
+fn a_root_strips_only_what_is_below_it() {
+    let root = Root::parse("exp").unwrap();
+    assert_eq!(root.strip("exp/runs/a"), Some("runs/a"));
+    assert_eq!(root.strip("exp2/runs/a"), None);
+    assert_eq!(root.strip("exp"), None);
+    assert_eq!(Root::parse("").unwrap().strip("runs/a"), Some("runs/a"));
+}
+
+#[test]
+fn c29_no_root_puts_a_slash_before_a_key() {
+    for (text, key, prefix) in [
+        ("", "everstep.json", "runs/"),
+        ("/", "everstep.json", "runs/"),
+        ("exp//", "exp/everstep.json", "exp/runs/"),
+    ] {
+        let root = Root::parse(text).unwrap();
+        assert_eq!(root.key(&Key::repository()), key);
+        assert_eq!(root.prefix(&Prefix::runs()), prefix);
+    }
+    assert_eq!(Root::parse("").unwrap().prefix(&Prefix::everything()), "");
 }
 
 #[test]

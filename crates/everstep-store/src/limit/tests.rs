@@ -7,7 +7,8 @@ fn gate(min: usize, start: usize, max: usize) -> Gate {
 /// Fills the window, then ends every request of it with `load`.
 async fn round(gate: &Gate, load: Load) {
     let mut passes = Vec::new();
-    for _ in 0..gate.lock().limit() {
+    let places = gate.lock().limit();
+    for _ in 0..places {
         passes.push(gate.enter().await);
     }
     assert_eq!(gate.permits.available_permits(), 0, "a full window has no free place");
