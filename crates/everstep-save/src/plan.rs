@@ -45,8 +45,6 @@ pub(crate) struct Origin {
     pub(crate) part: usize,
     /// The tensor or object, by number.
     pub(crate) item: usize,
-    /// Which of the item's rows this is.
-    pub(crate) ordinal: usize,
 }
 
 /// A chunk to be.
@@ -82,8 +80,8 @@ impl<'a> Plan<'a> {
         self.parts.extend(&item.boxes);
         let name: Arc<str> = item.name.into();
         let alias: Option<Arc<str>> = item.alias_of.map(Into::into);
-        for (ordinal, (part, bounds)) in pieces(item, chunking).into_iter().enumerate() {
-            self.origins.push(Origin { part: first_part + part, item: number, ordinal });
+        for (part, bounds) in pieces(item, chunking) {
+            self.origins.push(Origin { part: first_part + part, item: number });
             self.rows.push(row(item, &name, alias.clone(), bounds));
         }
     }

@@ -1,16 +1,16 @@
 //! The whole of a save.
 
-
 use everstep_format::decision::{IndexRef, Totals, check_metadata};
+use everstep_format::id::AttemptId;
 use everstep_format::key::Key;
 use everstep_format::refs::Refs;
 use everstep_format::row::{Piece, Row};
 use everstep_format::{index, invariant};
-use everstep_repo::{Attempt, CommitOutcome, Draft, Parents, Repository, Session};
+use everstep_repo::{Attempt, Checkpoint, CommitOutcome, Draft, Parents, Repository, Session};
 use everstep_store::{Class, Payload, Store};
 
-use crate::item::{items, object_bytes};
-use crate::known::{Known, chunks_of};
+use crate::item::{ObjectBytes, items, object_bytes};
+use crate::known::{Known, Stored, chunks_of};
 use crate::plan::Plan;
 use crate::writer::{Tally, Target, Writer, Written};
 use crate::{SaveError, SaveOptions, SaveReport, State, Tools, cpu, replica};
@@ -51,7 +51,7 @@ pub async fn save(
 fn plan<'a>(
     repository: &Repository,
     state: &'a State<'_>,
-    objects: &'a [crate::item::ObjectBytes],
+    objects: &'a [ObjectBytes],
 ) -> Result<Plan<'a>, SaveError> {
     let chunking = &repository.config().chunking;
     let items = items(state, objects)?;
@@ -60,7 +60,7 @@ fn plan<'a>(
 }
 
 /// Parents that the caller names may be named again by the next save; the latest is followed by the new checkpoint.
-fn parents_to_keep(parents: &Parents) -> Vec<everstep_format::id::AttemptId> {
+fn parents_to_keep(parents: &Parents) -> Vec<AttemptId> {
     match parents {
         Parents::Latest => Vec::new(),
         Parents::These(these) => these.iter().map(|parent| parent.manifest.attempt).collect(),
@@ -84,8 +84,8 @@ async fn write(
     let known = Known::read(store, &attempt.confirmed, tools.cache).await?;
     let target = Target { store, world: repository.world(), attempt: attempt.id };
     let written = Writer::new(&plan, &known, tools, &target).run().await?;
-    fill_in(&mut plan, &written, &known);
-    let (rows, tally) = (std::mem::take(&mut plan.rows), written.tally);
+    let rows = filled_in(&mut plan, &written, &known);
+    let tally = written.tally;
     let tables = cpu::run(tools.pool, || tables(&rows, attempt, &known))?;
     let totals = totals(&plan, &tally);
     let draft = upload_tables(store.as_ref(), attempt, tables, totals).await?;
@@ -93,23 +93,21 @@ async fn write(
     Ok(Uploaded { draft, rows, tally })
 }
 
-/// Writes into the rows where their bytes are.
-fn fill_in(plan: &mut Plan<'_>, written: &Written, known: &Known) {
-    let mut pieces: Vec<(usize, Piece)> = Vec::with_capacity(plan.rows.len());
+/// The rows of `plan`, with where their bytes are.
+fn filled_in(plan: &mut Plan<'_>, written: &Written, known: &Known) -> Vec<Row> {
+    let mut rows = std::mem::take(&mut plan.rows);
     for (chunk, id) in plan.chunks.iter().zip(&written.ids) {
         let stored =
             written.placed.get(id).or_else(|| known.get(id)).expect("every chunk was stored or is known");
         let mut chunk_offset = 0;
-        for &row in plan.members(chunk) {
-            let piece =
-                Piece { chunk: *id, chunk_offset, raw_len: stored.raw_len, location: stored.location };
-            chunk_offset += plan.rows[row].byte_len().expect("sizes were checked");
-            pieces.push((row, piece));
+        for &number in plan.members(chunk) {
+            let row = &mut rows[number];
+            let Stored { raw_len, location } = *stored;
+            row.piece = Some(Piece { chunk: *id, chunk_offset, raw_len, location });
+            chunk_offset += row.byte_len().expect("sizes were checked");
         }
     }
-    for (row, piece) in pieces {
-        plan.rows[row].piece = Some(piece);
-    }
+    rows
 }
 
 /// Index and refs as they are to be stored.
@@ -167,7 +165,7 @@ async fn put(store: &dyn Store, key: Key, body: Payload, holds: &str) -> Result<
 struct Commit<'c> {
     tools: &'c Tools<'c>,
     /// Checkpoints whose chunks stay in the cache.
-    kept: Vec<everstep_format::id::AttemptId>,
+    kept: Vec<AttemptId>,
 }
 
 async fn commit(
@@ -193,7 +191,12 @@ async fn commit(
         }
     };
     with.tools.cache.keep(checkpoint.manifest.attempt, chunks_of(&rows), &with.kept);
-    Ok(SaveReport {
+    tracing::debug!(run = %session.run(), %ordinal, ?tally, "saved");
+    Ok(report(checkpoint, &totals, &tally, index_bytes))
+}
+
+fn report(checkpoint: Checkpoint, totals: &Totals, tally: &Tally, index_bytes: u64) -> SaveReport {
+    SaveReport {
         checkpoint,
         tensors: totals.tensors,
         objects: totals.objects,
@@ -205,5 +208,5 @@ async fn commit(
         bytes_uploaded: tally.pack_bytes,
         packs: tally.packs,
         index_bytes,
-    })
+    }
 }

@@ -17,6 +17,7 @@ use everstep_save::{
 use everstep_store::memory::MemoryStore;
 use everstep_store::{
     Class, Create, Deleted, Object, Page, Payload, Span, Store, StoreError, StoreErrorKind, SystemWorld,
+    World,
 };
 
 /// What the store was asked for, and what it shall refuse.
@@ -167,9 +168,13 @@ impl Bench {
     }
 
     async fn with(chunking: Chunking) -> Self {
+        Self::in_world(chunking, Arc::new(SystemWorld::new())).await
+    }
+
+    pub(crate) async fn in_world(chunking: Chunking, world: Arc<dyn World>) -> Self {
         let spy = Arc::new(Spy::new());
         let options = InitOptions { chunking, ..InitOptions::default() };
-        let repository = Repository::init(spy.clone(), Arc::new(SystemWorld::new()), options).await.unwrap();
+        let repository = Repository::init(spy.clone(), world, options).await.unwrap();
         Self {
             spy,
             repository,

@@ -1,11 +1,17 @@
 //! A save that fails leaves the run as it was, says what it failed on, and the next one works.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use everstep_format::dtype::Dtype;
 use everstep_format::name::RunName;
+use everstep_format::repository::Chunking;
 use everstep_repo::AttemptState;
 use everstep_save::{ByteSource, SaveError, Source, State};
+use everstep_store::{SystemWorld, World};
+use futures::future::BoxFuture;
 
 use crate::bench::{Bench, Fault, noise, tensors, whole};
 use crate::read_back::tensor;
@@ -112,4 +118,38 @@ async fn a_fenced_session_gets_a_conflict() {
     let error = bench.save(&mut old, &State::default()).await.unwrap_err();
     assert!(matches!(error, SaveError::Conflict(_)), "{error}");
     bench.save(&mut new, &State::default()).await.unwrap();
+}
+
+/// Drops background tasks, as a runtime does that is being shut down.
+#[derive(Debug)]
+struct Forgetful(SystemWorld);
+
+#[async_trait]
+impl World for Forgetful {
+    fn now(&self) -> SystemTime {
+        self.0.now()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    async fn sleep(&self, time: Duration) {
+        self.0.sleep(time).await;
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        self.0.fill_random(bytes);
+    }
+
+    fn spawn(&self, _task: BoxFuture<'static, ()>) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_that_nobody_runs_are_noticed() {
+    let bench = Bench::in_world(Chunking::default(), Arc::new(Forgetful(SystemWorld::new()))).await;
+    let mut session = bench.session().await;
+    let state = tensors(vec![whole("w", Dtype::U8, &[1000], &[1; 1000])]);
+    let error = bench.save(&mut session, &state).await.unwrap_err();
+    assert!(matches!(error, SaveError::UploadsLost { lost: 1, started: 1 }), "{error}");
 }
