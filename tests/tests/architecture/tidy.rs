@@ -31,11 +31,10 @@ fn rust_files() -> Vec<PathBuf> {
     found
 }
 
-/// Lines before inline tests begin.
+/// Lines before the first test begins.
 fn code_of(text: &str) -> Vec<&str> {
-    text.lines()
-        .take_while(|line| !line.starts_with("#[cfg(test)]") && !line.starts_with("mod tests"))
-        .collect()
+    let begins = ["#[cfg(test)]", "mod tests", "#[test]", "#[tokio::test"];
+    text.lines().take_while(|line| !begins.iter().any(|begin| line.starts_with(begin))).collect()
 }
 
 /// Name, first line number and length of every function, told by rustfmt's indentation: a function ends at the first

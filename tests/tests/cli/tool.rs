@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The binary in a folder of its own, without any setting from outside.
 pub(crate) struct Tool {
@@ -104,15 +104,16 @@ impl Answer {
 
 /// Writes a safetensors file whose data lies in the given order.
 pub(crate) fn write_model(path: &Path, tensors: &[(&str, f32, usize)]) {
-    let mut header = serde_json::Map::new();
+    let mut entries = Vec::new();
     let mut data: Vec<u8> = Vec::new();
     for (name, value, count) in tensors {
         let start = data.len();
         data.extend(std::iter::repeat_n(value.to_le_bytes(), *count).flatten());
-        let info = json!({ "dtype": "F32", "shape": [count], "data_offsets": [start, data.len()] });
-        header.insert((*name).to_owned(), info);
+        // Fields in the order in which the safetensors library writes them.
+        let (name, end) = (Value::from(*name), data.len());
+        entries.push(format!(r#"{name}:{{"dtype":"F32","shape":[{count}],"data_offsets":[{start},{end}]}}"#));
     }
-    let mut header = serde_json::to_vec(&header).expect("JSON");
+    let mut header = format!("{{{}}}", entries.join(",")).into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
     let length = (header.len() as u64).to_le_bytes();
     std::fs::write(path, [&length[..], &header, &data].concat()).expect("written");
