@@ -5,6 +5,7 @@
 //! alone.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a stopwatch needs the clock")]
+#![allow(clippy::cast_possible_truncation, reason = "made-up numbers may be rounded")]
 
 use std::hint::black_box;
 use std::time::Instant;

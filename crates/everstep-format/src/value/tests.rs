@@ -244,7 +244,11 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_is_written_back_byte_for_byte((value, new) in (any_value(), any::<u8>()), at in any::<prop::sample::Index>()) {
+    fn what_is_read_is_written_back_byte_for_byte(
+        value in any_value(),
+        at in any::<prop::sample::Index>(),
+        new in any::<u8>(),
+    ) {
         let mut bytes = bytes_of(&value);
         let at = at.index(bytes.len());
         bytes[at] = new;
