@@ -1,4 +1,5 @@
 //! The small JSON objects of the protocol: round trips, places, damage, other versions.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 use everstep_format::FormatError;
 use everstep_format::decision::{Abort, Decision, IndexRef, Manifest, RefsRef, Totals, Verdict};
