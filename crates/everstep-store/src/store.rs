@@ -157,7 +157,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// One page of the objects below `prefix`, in key order, starting after `token` (a `next` of an earlier page).
     async fn list(&self, prefix: &Prefix, token: Option<String>) -> Result<Page, StoreError>;
 
-    /// Deletes objects, each with its own result.
+    /// Deletes objects, any number; the results are in the order of `keys`.
     async fn delete(&self, keys: &[Key]) -> Result<Vec<Deleted>, StoreError>;
 
     /// Returns once everything put before through this store is durable. After a failure it fails for the same objects
@@ -184,5 +184,24 @@ pub async fn list_all(store: &dyn Store, prefix: &Prefix) -> Result<Vec<Listed>,
             None => return Ok(objects),
             next => token = next,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c25_a_span_is_checked_against_the_object_before_anything_is_allocated() {
+        let within = |span: Span, size: u64| span.within(size).map_err(|(kind, _)| kind);
+        let range = |start, len| Span::Range { start, len };
+        assert_eq!(within(Span::Whole, 0), Ok(0..0));
+        assert_eq!(within(Span::Whole, limits::INDEX_BYTES), Ok(0..limits::INDEX_BYTES));
+        assert_eq!(within(Span::Whole, limits::INDEX_BYTES + 1), Err(StoreErrorKind::Invalid));
+        assert_eq!(within(range(2, 3), 5), Ok(2..5));
+        assert_eq!(within(range(2, 4), 5), Err(StoreErrorKind::Truncated));
+        assert_eq!(within(range(0, u64::MAX), 5), Err(StoreErrorKind::Truncated));
+        assert_eq!(within(range(1, u64::MAX), u64::MAX), Err(StoreErrorKind::Invalid));
+        assert_eq!(within(range(1, 0), 5), Err(StoreErrorKind::Invalid));
     }
 }

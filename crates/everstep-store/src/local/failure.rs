@@ -30,7 +30,8 @@ impl Failure {
     /// As an error of `operation` on `key` that wanted to store `needed` bytes.
     pub(super) fn into_error(self, operation: &'static str, key: impl Display, needed: u64) -> StoreError {
         let kind = kind(self.errno);
-        let mut detail = format!("cannot {} {}: {}", self.doing, self.path.display(), io::Error::from(self.errno));
+        let mut detail =
+            format!("cannot {} {}: {}", self.doing, self.path.display(), io::Error::from(self.errno));
         if kind == StoreErrorKind::Full {
             detail.push_str(&self.room(needed));
         }
@@ -42,7 +43,9 @@ impl Failure {
 
     fn room(&self, needed: u64) -> String {
         match (self.errno, space::free(&self.path)) {
-            (Errno::FBIG, _) => format!("; {needed} bytes needed, more than one file may have here (ulimit -f)"),
+            (Errno::FBIG, _) => {
+                format!("; {needed} bytes needed, more than one file may have here (ulimit -f)")
+            }
             (_, Ok(free)) => format!("; {needed} bytes needed, {free} free"),
             (_, Err(_)) => format!("; {needed} bytes needed"),
         }
@@ -56,9 +59,13 @@ fn kind(errno: Errno) -> StoreErrorKind {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => StoreErrorKind::Full,
         Errno::LOOP | Errno::XDEV => StoreErrorKind::Untrusted,
         // Too many open files, interrupted, flaky disk: another try may help.
-        Errno::IO | Errno::INTR | Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::STALE => {
-            StoreErrorKind::Server
-        }
+        Errno::IO
+        | Errno::INTR
+        | Errno::MFILE
+        | Errno::NFILE
+        | Errno::NOMEM
+        | Errno::AGAIN
+        | Errno::STALE => StoreErrorKind::Server,
         _ => StoreErrorKind::Invalid,
     }
 }

@@ -248,9 +248,7 @@ pub(super) async fn sync(disk: &Arc<Disk>) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn all<T>(
-    tasks: impl Iterator<Item = tokio::task::JoinHandle<T>>,
-) -> Result<Vec<T>, StoreError> {
+async fn all<T>(tasks: impl Iterator<Item = tokio::task::JoinHandle<T>>) -> Result<Vec<T>, StoreError> {
     let mut results = Vec::new();
     let mut running = futures::stream::iter(tasks).buffer_unordered(PARALLEL);
     while let Some(result) = running.next().await {

@@ -23,7 +23,8 @@ impl Disk {
             return Err(refuse(StoreErrorKind::Untrusted, format!("{} is not a plain file", path.display())));
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        let range = span.within(size).map_err(|(kind, why)| refuse(kind, format!("{} {why}", path.display())))?;
+        let range =
+            span.within(size).map_err(|(kind, why)| refuse(kind, format!("{} {why}", path.display())))?;
         let bytes = read_exactly(&file, range.clone()).map_err(|e| failed(Failure::new(e, "read", &path)))?;
         if (bytes.len() as u64) < range.end - range.start {
             let why = format!("{} became shorter than {} bytes while it was read", path.display(), range.end);

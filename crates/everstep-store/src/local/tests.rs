@@ -266,3 +266,13 @@ async fn a_key_below_a_file_is_not_found_and_cannot_be_written() {
     assert!(store.delete(&[key("a/b")]).await.unwrap()[0].result.is_ok());
     assert!(read(&store, "a/b").await.is_err());
 }
+
+#[tokio::test]
+async fn c25_a_file_of_absurd_size_is_refused_unread() {
+    let Home { root, store } = home();
+    std::fs::File::create(root.path().join("everstep.json")).unwrap().set_len(1 << 40).unwrap();
+    let error = store.get(&Key::repository(), Span::Whole).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Invalid, "{error}");
+    let tail = Span::Range { start: (1 << 40) - 4, len: 4 };
+    assert_eq!(store.get(&Key::repository(), tail).await.unwrap().bytes, [0; 4][..]);
+}

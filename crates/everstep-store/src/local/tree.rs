@@ -37,7 +37,8 @@ impl Tree {
     /// Opens `name` with `flags`.
     pub(super) fn open(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Failure> {
         let root = self.open_root()?;
-        open_beneath(&root, name, flags | OFlags::CLOEXEC).map_err(|e| Failure::new(e, "open", self.path(name)))
+        open_beneath(&root, name, flags | OFlags::CLOEXEC)
+            .map_err(|e| Failure::new(e, "open", self.path(name)))
     }
 
     /// Opens the directory `name`.
