@@ -23,6 +23,8 @@ use crate::{RepoError, Repository};
 
 /// Row groups in flight.
 const GROUPS_IN_FLIGHT: usize = 8;
+/// What every parquet file starts with.
+const PARQUET_MAGIC: &[u8] = b"PAR1";
 
 /// A checkpoint that was read as COMMIT and not expired.
 #[derive(Debug, Clone)]
@@ -178,11 +180,16 @@ impl IndexReader {
     /// The bytes of one row group; the footer checks their hash.
     async fn group(&self, opened: &Opened, group: usize) -> Result<Bytes, RepoError> {
         let key = self.checkpoint.index_key();
-        let Range { start, end } = opened.footer.groups()[group].range;
-        match &opened.whole {
-            Some(bytes) => slice(bytes, start..end).map_err(RepoError::object(key)),
-            None => self.read(&key, Span::Range { start, len: end.saturating_sub(start) }).await,
+        let range = opened.footer.groups()[group].range.clone();
+        if let Some(bytes) = &opened.whole {
+            return slice(bytes, range).map_err(RepoError::object(key));
         }
+        // The first row group is read from the start of the file: the magic before it is in no other hash.
+        let start = if group == 0 { 0 } else { range.start };
+        let bytes = self.read(&key, Span::Range { start, len: range.end.saturating_sub(start) }).await?;
+        let (before, group) =
+            (slice(&bytes, 0..range.start - start), slice(&bytes, range.start - start..bytes.len() as u64));
+        before.and_then(|before| check_magic(&before)).and(group).map_err(RepoError::object(key))
     }
 
     async fn read(&self, key: &Key, span: Span) -> Result<Bytes, RepoError> {
@@ -204,6 +211,14 @@ fn too_short(span: Span, found: String) -> FormatError {
         Span::Whole => FormatError::corrupt("object", 0, "a whole object", found),
         Span::Range { start, len } => FormatError::corrupt("object", start, format!("{len} bytes"), found),
     }
+}
+
+/// `before` is what precedes a row group in what was read: nothing, or the start of the file.
+fn check_magic(before: &[u8]) -> Result<(), FormatError> {
+    if before.is_empty() || before == PARQUET_MAGIC {
+        return Ok(());
+    }
+    Err(FormatError::corrupt("index", 0, "PAR1", format!("{} other bytes", before.len())))
 }
 
 /// A part of `bytes`, which must have it.

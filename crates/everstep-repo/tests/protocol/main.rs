@@ -1,4 +1,5 @@
 //! The protocol against a store with scripted faults.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod crashes;
 mod index;
