@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# until-stdin-closes.sh COMMAND...: runs COMMAND and ends all its processes as soon as standard input is closed, which
-# happens even when the process that holds the other end is killed. So no server outlives its test.
+# until-stdin-closes.sh FOLDER COMMAND...: runs COMMAND, and as soon as standard input is closed ends all its processes and
+# removes FOLDER. Input is closed even when the process that holds its other end is killed, so no server outlives its test.
 set -u
+folder=$1
+shift
 exec 3<&0
 setsid "$@" </dev/null 3<&- &
 group=$!
@@ -13,4 +15,5 @@ watcher=$!
 wait "$group"
 status=$?
 kill "$watcher" 2>/dev/null
+rm -rf "$folder"
 exit "$status"

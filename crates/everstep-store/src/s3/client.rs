@@ -64,7 +64,7 @@ impl Connect<'_> {
     pub(super) async fn run(&self) -> Result<Connected, StoreError> {
         let network = Network::load(self.location)?;
         let reach = network.reach(self.world);
-        let config = self.load_config(&reach).await;
+        let config = self.load_config(&network, &reach).await;
         let endpoint = self.endpoint(&config)?;
         let region = match config.region() {
             Some(region) => region.clone(),
@@ -84,8 +84,9 @@ impl Connect<'_> {
     }
 
     /// Environment and profile, but no credentials and no region of the metadata service, which may be slow.
-    async fn load_config(&self, reach: &Reach) -> SdkConfig {
+    async fn load_config(&self, network: &Network, reach: &Reach) -> SdkConfig {
         let mut loader = aws_config::defaults(BehaviorVersion::latest())
+            .http_client(network.credential_client(network.proxy.clone()))
             .time_source(WorldClock(Arc::clone(self.world)))
             .retry_config(RetryConfig::disabled())
             .no_credentials()
