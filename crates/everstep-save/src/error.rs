@@ -28,7 +28,7 @@ pub enum SaveError {
         /// Ordinal.
         ordinal: Ordinal,
         /// The last answer.
-        cause: StoreError,
+        cause: Box<StoreError>,
     },
     /// A pack, the index or the refs could not be stored.
     #[error("{key}, which holds {holds}, could not be stored: {cause}")]
@@ -38,7 +38,7 @@ pub enum SaveError {
         /// Whose bytes it holds, for people.
         holds: String,
         /// Why.
-        cause: StoreError,
+        cause: Box<StoreError>,
     },
     /// Packs were handed to the store and never answered for: the runtime dropped the tasks.
     #[error(

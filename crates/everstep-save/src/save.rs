@@ -157,7 +157,7 @@ async fn upload_tables(
 async fn put(store: &dyn Store, key: Key, body: Payload, holds: &str) -> Result<(), SaveError> {
     match store.put(&key, body, Class::Bulk).await {
         Ok(()) => Ok(()),
-        Err(cause) => Err(SaveError::Upload { key, holds: holds.to_owned(), cause }),
+        Err(cause) => Err(SaveError::Upload { key, holds: holds.to_owned(), cause: Box::new(cause) }),
     }
 }
 
@@ -187,7 +187,7 @@ async fn commit(
         CommitOutcome::Committed(checkpoint) => checkpoint,
         CommitOutcome::Conflict(error) => return Err(SaveError::Conflict(error)),
         CommitOutcome::Unknown(cause) => {
-            return Err(SaveError::Unknown { run: session.run().clone(), ordinal, cause });
+            return Err(SaveError::Unknown { run: session.run().clone(), ordinal, cause: Box::new(cause) });
         }
     };
     with.tools.cache.keep(checkpoint.manifest.attempt, chunks_of(&rows), &with.kept);

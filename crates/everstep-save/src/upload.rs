@@ -134,7 +134,7 @@ async fn put(store: &dyn Store, pack: BuiltPack, holds: &Holds) -> Result<u64, S
     let key = Key::pack(&pack.address);
     match store.put(&key, Payload(pack.segments), Class::Bulk).await {
         Ok(()) => Ok(pack.len),
-        Err(cause) => Err(SaveError::Upload { key, holds: describe(holds), cause }),
+        Err(cause) => Err(SaveError::Upload { key, holds: describe(holds), cause: Box::new(cause) }),
     }
 }
 
