@@ -34,11 +34,6 @@ impl Checkpoint {
         &self.inner.manifest
     }
 
-    /// This checkpoint as a parent to deduplicate against.
-    pub fn as_parent(&self) -> everstep_repo::Parents {
-        everstep_repo::Parents::These(vec![self.inner.clone()])
-    }
-
     /// Tensors and objects, in name order, without reading any of their data.
     ///
     /// # Errors

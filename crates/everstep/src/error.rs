@@ -164,6 +164,7 @@ from_inner!(SaveError, |error| match error {
     SaveError::Conflict(_) => ErrorKind::Conflict,
     SaveError::Unknown { .. } => ErrorKind::OutcomeUnknown,
     SaveError::Upload { cause, .. } => kind_of_store(cause.kind),
+    SaveError::UploadsLost { .. } => ErrorKind::Unreachable,
     SaveError::Source { .. } => ErrorKind::Source,
     _ => ErrorKind::InvalidArgument,
 });

@@ -67,7 +67,7 @@ pub use everstep_format::pattern::Pattern;
 pub use everstep_format::reference::CheckpointRef;
 pub use everstep_format::repository::Chunking;
 pub use everstep_format::value::Value;
-pub use everstep_repo::{AttemptState, InitOptions, Parents, Takeover};
+pub use everstep_repo::{AttemptState, InitOptions, Takeover};
 pub use everstep_restore::{
     Content as StoredContent, Entry, RestoreOptions, RestoreReport, Selection, Target,
 };

@@ -35,8 +35,8 @@ pub struct WriterOptions {
 pub struct Saved {
     /// Metrics, git commit, anything JSON; at most 1 MiB.
     pub metadata: serde_json::Map<String, serde_json::Value>,
-    /// What to deduplicate against.
-    pub parents: Parents,
+    /// Checkpoints to deduplicate against, beside the newest one of the run: of any run, such as a base model.
+    pub also: Vec<Checkpoint>,
 }
 
 impl Run {
@@ -136,10 +136,19 @@ impl Writer {
         progress: &dyn Progress,
     ) -> Result<SaveReport, Error> {
         let engine = &self.repository.engine;
-        let options = SaveOptions { step, parents: saved.parents, metadata: saved.metadata, world_size: 1 };
+        let parents = self.parents(&saved.also);
+        let options = SaveOptions { step, parents, metadata: saved.metadata, world_size: 1 };
         let settings = &engine.options.save;
         let tools = Tools { pool: &engine.pool, settings, progress: &Watched(progress), cache: &self.cache };
         Ok(engine.runtime.block_on(everstep_save::save(&mut self.session, state, options, &tools))?)
+    }
+
+    fn parents(&self, also: &[Checkpoint]) -> Parents {
+        if also.is_empty() {
+            return Parents::Latest;
+        }
+        let others = also.iter().map(Checkpoint::inner);
+        Parents::These(self.session.latest().into_iter().chain(others).cloned().collect())
     }
 
     /// Goes back to `target` deliberately: commits a copy of it as the newest checkpoint and returns that.

@@ -140,3 +140,17 @@ fn a_sharded_model_is_imported_by_its_index() {
         tool.json(&["import", "repo", "--run", "gpt", "--step", "1", "model.safetensors.index.json"]);
     assert_eq!((&import["tensors"], &import["raw_bytes"]), (&2.into(), &64.into()));
 }
+
+#[test]
+fn c28_another_run_shares_the_chunks_of_a_parent_and_neither_needs_the_other() {
+    let tool = Tool::with_repository();
+    tool.import("base", 1, MODEL);
+    let alone = tool.import("alone", 1, MODEL);
+    assert!(alone["chunks_uploaded"].as_u64() > Some(0), "runs share nothing unless told to");
+    tool.model("m.safetensors", MODEL);
+    let tuned = tool.json(&["import", "repo", "--run", "tuned", "--step", "1", "--parent", "base", "m.safetensors"]);
+    assert_eq!(tuned["chunks_uploaded"], 0);
+    let parents = tool.json(&["show", "repo", "tuned"])["manifest"]["parents"].clone();
+    assert_eq!(parents[0]["run"], "base");
+    tool.run(&["verify", "repo", "--deep"]).expect_code(0);
+}

@@ -96,6 +96,9 @@ pub(crate) struct ImportArgs {
     /// Training step of the checkpoint
     #[arg(long, value_name = "N")]
     pub(crate) step: u64,
+    /// A checkpoint of another run whose chunks need not be stored again, repeatable (the run's own latest always counts)
+    #[arg(long, value_name = "REF")]
+    pub(crate) parent: Vec<String>,
     /// Metadata of the checkpoint, repeatable; numbers and true/false are stored as such
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) metadata: Vec<String>,

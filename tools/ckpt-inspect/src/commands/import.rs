@@ -26,10 +26,12 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<ExitCode, Fail
     let state = model.state(&selection(&args.selection)?)?;
 
     let repository = context.open(&url)?;
+    let parents = args.parent.iter().map(|reference| context.resolve(&repository, reference));
+    let also = parents.collect::<Result<_, _>>()?;
     let run = repository.run(&args.run)?;
     let mut writer = run.writer(writer_options(args))?;
     let bar = Bar::new("saving", context.json);
-    let saved = Saved { metadata, ..Saved::default() };
+    let saved = Saved { metadata, also };
     let result = writer.save_with(Step(args.step), &state, saved, &bar);
     drop(bar);
     // A failed save must not leave the run to fall silent either; its own error is the one to tell.
