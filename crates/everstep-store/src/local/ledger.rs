@@ -23,9 +23,12 @@ const OPEN_FILES: usize = 256;
 /// Flushes at once.
 const PARALLEL: usize = 16;
 
+/// What brings the file or directory at a path to disk.
+type FlushOne = dyn Fn(&Path, &File) -> io::Result<()> + Send + Sync;
+
 /// Brings a file or directory to disk; tests put failures here.
 #[derive(Clone)]
-pub(super) struct Flush(pub(super) Arc<dyn Fn(&Path, &File) -> io::Result<()> + Send + Sync>);
+pub(super) struct Flush(pub(super) Arc<FlushOne>);
 
 impl fmt::Debug for Flush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -267,5 +270,5 @@ async fn all<T>(tasks: impl Iterator<Item = tokio::task::JoinHandle<T>>) -> Resu
 fn identity(tree: &Tree, name: &str) -> Result<(u64, u64), Failure> {
     let directory = tree.directory(name)?;
     let stat = fstat(&directory).map_err(|e| Failure::new(e, "look at", tree.path(name)))?;
-    Ok((u64::from(stat.st_dev), u64::from(stat.st_ino)))
+    Ok((stat.st_dev, stat.st_ino))
 }
