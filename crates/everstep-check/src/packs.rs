@@ -113,7 +113,9 @@ pub(crate) async fn judge_table(
         bytes_read += len;
     }
     Ok((
-        judge_got(address, used, got, |bytes| judge_front(address, used, bytes).err().into_iter().collect()),
+        judge_got(address, used, got, |bytes| {
+            judge_front(address, used, bytes).err().into_iter().map(|blamed| *blamed).collect()
+        }),
         bytes_read,
     ))
 }
@@ -135,12 +137,12 @@ fn judge_got(
     }
 }
 
-fn whole(address: &PackAddress, error: &FormatError) -> Blamed {
-    Blamed::pack(Finding::unreadable(Key::pack(address), error), *address)
+fn whole(address: &PackAddress, error: &FormatError) -> Box<Blamed> {
+    Box::new(Blamed::pack(Finding::unreadable(Key::pack(address), error), *address))
 }
 
 /// Header and table: what the key names, where the header says, and the same as the indexes say.
-fn judge_front(address: &PackAddress, used: &Use, prefix: &[u8]) -> Result<PackTable, Blamed> {
+fn judge_front(address: &PackAddress, used: &Use, prefix: &[u8]) -> Result<PackTable, Box<Blamed>> {
     let table = PackTable::parse(prefix, address.pack).map_err(|e| whole(address, &e))?;
     table.check_address(address).map_err(|e| whole(address, &e))?;
     let rows: HashMap<u64, &TableRow> = table.rows.iter().map(|row| (row.offset, row)).collect();
@@ -151,7 +153,7 @@ fn judge_front(address: &PackAddress, used: &Use, prefix: &[u8]) -> Result<PackT
         let finding = Finding::damage(Key::pack(address), "its table is not what the indexes say")
             .expect(format!("{claim:?} at offset {offset}"), found);
         let chunks = wrong.iter().map(|(_, claim)| claim.chunk).collect();
-        return Err(Blamed::chunks(finding, *address, chunks));
+        return Err(Box::new(Blamed::chunks(finding, *address, chunks)));
     }
     Ok(table)
 }
@@ -163,7 +165,7 @@ fn claim_of(row: &TableRow) -> Claim {
 /// Judges every byte of a pack. Runs on the pool.
 pub(crate) fn judge_bytes(address: &PackAddress, used: &Use, got: Got) -> Vec<Blamed> {
     judge_got(address, used, got, |bytes| match judge_front(address, used, bytes) {
-        Err(blamed) => vec![blamed],
+        Err(blamed) => vec![*blamed],
         Ok(table) => judge_chunks(address, &table, bytes),
     })
 }

@@ -30,7 +30,7 @@ pub struct StoredObject {
 }
 
 /// The rows of each object for `asked`: global ones, and those of that rank (of every rank, when none is named).
-pub(crate) fn wanted<'r>(rows: &'r [Row], asked: Option<Rank>) -> impl Iterator<Item = &'r [Row]> {
+pub(crate) fn wanted(rows: &[Row], asked: Option<Rank>) -> impl Iterator<Item = &[Row]> {
     rows.chunk_by(|a, b| a.name == b.name && a.rank == b.rank)
         .filter(|rows| rows[0].kind == Kind::Object)
         .filter(move |rows| asked.is_none() || rows[0].rank.is_none() || rows[0].rank == asked)

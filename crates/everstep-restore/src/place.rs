@@ -73,7 +73,7 @@ impl<'p> Placer<'p> {
         let placements = self.plan.placements_of(chunk);
         let damage = |detail| Damage { chunk, detail };
         if placements[0].piece.location.codec == Codec::Raw {
-            self.from_raw(placements, stored).map_err(damage)?;
+            self.as_stored(placements, stored).map_err(damage)?;
         } else if let Some(direct) = placements.iter().position(|p| self.is_direct(p)) {
             self.in_place(placements, direct, stored).map_err(damage)?;
         } else {
@@ -91,7 +91,7 @@ impl<'p> Placer<'p> {
     }
 
     /// The stored bytes are the raw bytes: checked where they are, then copied once.
-    fn from_raw(&self, placements: &[Placement<'_>], stored: &[u8]) -> Result<(), String> {
+    fn as_stored(&self, placements: &[Placement<'_>], stored: &[u8]) -> Result<(), String> {
         let piece = placements[0].piece;
         if stored.len() as u64 != piece.raw_len {
             return Err(about(

@@ -33,7 +33,7 @@ fn judge_load(image: &Image, damage: &Damage, (point, loaded): (&Point, Loaded),
     match loaded {
         Ok(bytes) => {
             assert_eq!(bytes, point.expected, "{told}: wrong bytes were handed out");
-            let fatal = damage.hits().iter().any(|hit| image.needs(point, hit));
+            let fatal = damage.now.iter().any(|(key, now)| image.needs(point, key, now.as_ref()));
             assert!(!fatal, "{told}: {} was restored without noticing", point.describe());
         }
         Err(error) => {
@@ -69,11 +69,11 @@ fn judge_error(image: &Image, damage: &Damage, (point, error): (&Point, RestoreE
 }
 
 fn judge_check(image: &Image, damage: &Damage, findings: &[Finding], told: &str) {
-    for key in damage.keys() {
-        if damage.kind == Kind::Delete && image.may_vanish(&key) {
+    for (key, now) in &damage.now {
+        if damage.kind == Kind::Delete && image.may_vanish(key) {
             continue;
         }
-        let about = |finding: &&Finding| finding.object == key && finding.severity == Severity::Damage;
+        let about = |finding: &&Finding| finding.object == *key && finding.severity == Severity::Damage;
         let Some(finding) = findings.iter().find(about) else {
             panic!("{told}: not found among {findings:#?}")
         };
@@ -81,11 +81,10 @@ fn judge_check(image: &Image, damage: &Damage, findings: &[Finding], told: &str)
             assert!(!text.is_empty(), "{told}: {finding:?}");
         }
         let hurt: Vec<String> = finding.hurts.iter().map(ToString::to_string).collect();
-        let fatal =
-            |point: &&Point| damage.hits().iter().any(|hit| hit.key() == key && image.needs(point, hit));
+        let fatal = |point: &&Point| image.needs(point, key, now.as_ref());
         for point in image.points.iter().filter(fatal) {
             assert!(hurt.contains(&point.describe()), "{told}: {finding:?} hurts {}", point.describe());
-            let is_pack = matches!(Key::listed(&key).unwrap().kind(), Some(StoredKind::Pack(_)));
+            let is_pack = matches!(Key::listed(key).unwrap().kind(), Some(StoredKind::Pack(_)));
             assert_eq!(is_pack, !finding.tensors.is_empty(), "{told}: {finding:?}");
         }
     }

@@ -18,7 +18,7 @@ use everstep_save::{Content, Engine, ObjectEntry, SaveCache, SaveOptions, Shard,
 use everstep_store::{Class, MemoryStore, Span, Store, SystemWorld, list_all};
 use tokio::runtime::Runtime;
 
-use crate::inflict::{Damage, Hit};
+use crate::inflict::Damage;
 
 pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
@@ -119,19 +119,17 @@ impl Image {
         own.iter().any(|own| own == key) || !self.names_in(point, &Key::listed(key).unwrap()).is_empty()
     }
 
-    /// Whether `point` cannot be restored rightly after this hit.
-    pub(crate) fn needs(&self, point: &Point, hit: &Hit) -> bool {
-        let key = Key::listed(hit.key()).unwrap();
-        let Some(StoredKind::Pack(address)) = key.kind() else { return self.uses(point, hit.key()) };
+    /// Whether `point` cannot be restored rightly when `key` is `now`. Of a pack, only the payloads that it uses count:
+    /// its header and table are not needed to restore, and two packs may hold the same payloads.
+    pub(crate) fn needs(&self, point: &Point, key: &str, now: Option<&Bytes>) -> bool {
+        let Some(StoredKind::Pack(address)) = Key::listed(key).unwrap().kind() else {
+            return self.uses(point, key);
+        };
         let used = point.rows.iter().filter_map(|row| row.piece.as_ref()).map(|piece| piece.location);
         used.filter(|location| location.pack == address).any(|location| {
             let start = usize::try_from(location.pack_offset).unwrap();
-            let end = start + usize::try_from(location.stored_len).unwrap();
-            match hit {
-                Hit::Whole(_) => true,
-                Hit::Byte(_, at) => (start..end).contains(at),
-                Hit::From(_, from) => *from < end,
-            }
+            let payload = start..start + usize::try_from(location.stored_len).unwrap();
+            now.and_then(|now| now.get(payload.clone())) != self.bytes(key).get(payload)
         })
     }
 

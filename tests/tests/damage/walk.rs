@@ -9,6 +9,7 @@ use everstep_format::id::PackId;
 use everstep_format::key::{Key, PackAddress, Prefix};
 use everstep_format::name::{Ordinal, Rank, RunName};
 use everstep_repo::{OpenOptions, Parents, RepoError, Repository};
+use everstep_restore::{CheckpointReader, RestoreError, Selection, Settings, Tools};
 use everstep_store::{
     Class, Create, Deleted, Object, Page, Payload, Span, Store, StoreError, StoreErrorKind, SystemWorld,
 };
@@ -116,6 +117,26 @@ fn the_newest_decision_of_a_closed_session_is_at_least_missed() {
     let warnings = only(&findings, Severity::Warning);
     assert_eq!(warnings.len(), 1, "{findings:#?}");
     assert_eq!(warnings[0].object, Key::decision(&run(), Ordinal(3)).to_string());
+}
+
+#[test]
+fn a_restore_that_an_expiry_overtakes_says_expired_and_not_corrupt() {
+    let failed = RUNTIME.block_on(async {
+        let repository = empty().await;
+        let saved = train(&repository, "run", &[1, 2]).await;
+        let (first, contents) = &saved[0];
+        let reader = CheckpointReader::new(&repository, first.clone());
+        reader.entries(&Selection::all()).await.unwrap();
+        repository.expire(&run(), first.manifest.ordinal, "test").await.unwrap();
+        let packs = everstep_store::list_all(repository.store().as_ref(), &Prefix::packs()).await.unwrap();
+        let keys: Vec<Key> = packs.into_iter().map(|object| object.key).collect();
+        repository.store().delete(&keys).await.unwrap();
+        let settings = Settings::default();
+        let tools = Tools { pool: ENGINE.pool(), settings: &settings, progress: &() };
+        let name = contents.keys().next().unwrap();
+        reader.read_box(name, None, &tools).await.unwrap_err()
+    });
+    assert!(matches!(&failed, RestoreError::Repo(RepoError::Expired { .. })), "{failed}");
 }
 
 #[test]

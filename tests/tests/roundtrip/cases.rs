@@ -93,7 +93,7 @@ fn c20_minus_zero_and_plus_zero_are_different_chunks() {
 fn c21_every_dtype_comes_back_whole_and_in_slices() {
     let tensor = |dtype: &Dtype| {
         let len = usize::try_from(dtype.byte_len(6 * 8).unwrap()).unwrap();
-        Tensor::new(dtype.name(), *dtype, &[6, 8], (0..len).map(|n| (n % 251) as u8).collect())
+        Tensor::new(dtype.name(), *dtype, &[6, 8], (0..len).map(|n| u8::try_from(n % 251).unwrap()).collect())
     };
     let tensors: Vec<Tensor> = Dtype::ALL.iter().map(tensor).collect();
     comes_back(&tensors);
