@@ -1,4 +1,5 @@
-//! Beginning an attempt: W1 (claim the next ordinal by walking) and W2 (confirm parents once the claim is durable).
+//! Beginning an attempt: W1 (claim the next ordinal by walking) and W2 (confirm parents once the claim is
+//! durable).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -67,7 +68,8 @@ impl Session {
         Ok(committed.is_some_and(|committed| committed.manifest.attempt == manifest.attempt))
     }
 
-    /// W1: put-if-absent the intent at the next ordinal, walking past whatever is there. Its stored bytes are returned.
+    /// W1: put-if-absent the intent at the next ordinal, walking past whatever is there. Its stored bytes are
+    /// returned.
     async fn claim(&mut self, intent: &mut Intent) -> Result<Bytes, RepoError> {
         loop {
             intent.ordinal = self.next_ordinal()?;
@@ -108,7 +110,8 @@ impl Session {
         Ok(())
     }
 
-    /// W2: reads each parent's expired marker, now that the intent that names it is durable. Expired ones are dropped.
+    /// W2: reads each parent's expired marker, now that the intent that names it is durable. Expired ones are
+    /// dropped.
     async fn confirm(&self, mut parents: Vec<Checkpoint>) -> Result<Vec<Checkpoint>, RepoError> {
         let markers = parents.iter().map(|parent| {
             let manifest = &parent.manifest;

@@ -1,4 +1,5 @@
-//! Signs of life: small objects written again and again in the background. Advisory: losing all of them harms nothing.
+//! Signs of life: small objects written again and again in the background. Advisory: losing all of them harms
+//! nothing.
 
 use std::time::Duration;
 

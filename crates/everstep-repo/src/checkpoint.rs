@@ -79,8 +79,8 @@ pub async fn explain_missing(store: &dyn Store, checkpoint: &Checkpoint, key: Ke
 }
 
 impl Repository {
-    /// Why an object that `checkpoint` refers to is gone: [`RepoError::Expired`] when the checkpoint has been expired
-    /// meanwhile, [`RepoError::Missing`] naming `key` when it is committed, else what the store said.
+    /// Why an object that `checkpoint` refers to is gone: [`RepoError::Expired`] when the checkpoint has been
+    /// expired meanwhile, [`RepoError::Missing`] naming `key` when it is committed, else what the store said.
     pub async fn explain_missing(&self, checkpoint: &Checkpoint, key: &Key) -> RepoError {
         explain_missing(self.store().as_ref(), checkpoint, key.clone()).await
     }
@@ -111,7 +111,8 @@ impl IndexReader {
     /// All rows, sorted.
     ///
     /// # Errors
-    /// [`RepoError::Object`] naming the index when a hash is wrong; [`RepoError::Missing`]; [`RepoError::Expired`].
+    /// [`RepoError::Object`] naming the index when a hash is wrong; [`RepoError::Missing`];
+    /// [`RepoError::Expired`].
     pub async fn all(&self) -> Result<Vec<Row>, RepoError> {
         let opened = self.opened().await?;
         let read = |group| async move {
@@ -126,8 +127,8 @@ impl IndexReader {
         Ok(rows)
     }
 
-    /// The rows of one name, by at most two ranged reads (footer, row group; one if the index is small). Later calls
-    /// need no footer, and of a small index no read at all.
+    /// The rows of one name, by at most two ranged reads (footer, row group; one if the index is small).
+    /// Later calls need no footer, and of a small index no read at all.
     ///
     /// # Errors
     /// As [`IndexReader::all`]. An unknown name gives no rows.

@@ -137,7 +137,8 @@ impl Session {
     }
 }
 
-/// The owners, sorted: W3 lets an index refer only to the attempt's own packs and to those of confirmed parents.
+/// The owners, sorted: W3 lets an index refer only to the attempt's own packs and to those of confirmed
+/// parents.
 fn permitted_owners(attempt: &Attempt, mut owners: Vec<AttemptId>) -> Result<Vec<AttemptId>, FormatError> {
     let of_parents = attempt.confirmed.iter().flat_map(|parent| &parent.manifest.owners);
     let permitted: BTreeSet<AttemptId> = of_parents.copied().chain([attempt.id]).collect();

@@ -1,5 +1,5 @@
-//! What the protocol objects of one run say together, and the ordering invariants that they must keep. Pure: loading is
-//! elsewhere, so that listing and checking judge by the same rules.
+//! What the protocol objects of one run say together, and the ordering invariants that they must keep. Pure:
+//! loading is elsewhere, so that listing and checking judge by the same rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -128,8 +128,8 @@ impl History {
         }
     }
 
-    /// The newest fence whose session has surely finished aborting what lay below it: it closed, was superseded, or
-    /// went on to commit above it.
+    /// The newest fence whose session has surely finished aborting what lay below it: it closed, was
+    /// superseded, or went on to commit above it.
     fn newest_settled_fence(&self) -> Option<Ordinal> {
         let newest_commit = self.commits().next_back().map(|(ordinal, _)| ordinal);
         let settled = |ordinal: Ordinal| {
@@ -139,11 +139,12 @@ impl History {
                     .is_some_and(|abort| SETTLING_REASONS.contains(&abort.reason.as_str()))
         };
         let fences = self.intents.values().filter(|intent| intent.kind == IntentKind::Fence);
-        fences.map(|intent| intent.ordinal).filter(|&ordinal| settled(ordinal)).next_back()
+        fences.map(|intent| intent.ordinal).rfind(|&ordinal| settled(ordinal))
     }
 }
 
-/// Ordinals are dense from 1: k is claimed only after k-1 was seen, and neither intents nor decisions are deleted.
+/// Ordinals are dense from 1: k is claimed only after k-1 was seen, and neither intents nor decisions are
+/// deleted.
 pub fn ordinals_are_dense(history: &History) -> Vec<Finding> {
     let name = "ordinals_are_dense";
     let mut findings = Vec::new();
@@ -211,8 +212,8 @@ pub fn fences_never_commit(history: &History) -> Vec<Finding> {
     fences.map(|ordinal| history.finding(ordinal, "fences_never_commit", what.to_owned())).collect()
 }
 
-/// Once a session has settled, every attempt below its fence is decided; else a late COMMIT could change `latest`.
-/// A fence needs no decision to be one.
+/// Once a session has settled, every attempt below its fence is decided; else a late COMMIT could change
+/// `latest`. A fence needs no decision to be one.
 pub fn nothing_is_undecided_below_a_settled_fence(history: &History) -> Vec<Finding> {
     let Some(fence) = history.newest_settled_fence() else { return Vec::new() };
     let below = history.intents.range(..fence).filter(|(_, intent)| intent.kind == IntentKind::Save);

@@ -62,7 +62,8 @@ impl Repository {
         Ok(Round::Nothing)
     }
 
-    /// Fetches a batch at once, but judges it in order: trouble below the answer is not trouble of the answer.
+    /// Fetches a batch at once, but judges it in order: trouble below the answer is not trouble of the
+    /// answer.
     async fn newest_of_batch(
         &self,
         run: &RunName,

@@ -1,6 +1,7 @@
 //! Runs, attempts, decisions: the protocol and nothing else.
 //!
-//! Every rule has its letter in `format-spec/`: R1-R3 open a run for writing, W1, W2, W4 save, the reader's rules read.
+//! Every rule has its letter in `format-spec/`: R1-R3 open a run for writing, W1, W2, W4 save, the reader's
+//! rules read.
 
 mod attempt;
 mod beat;

@@ -27,8 +27,8 @@ enum Wanted {
 }
 
 impl Repository {
-    /// Everything the protocol objects of `run` say: one LIST, then every intent and decision. What cannot be read or
-    /// understood is in [`History::unreadable`].
+    /// Everything the protocol objects of `run` say: one LIST, then every intent and decision. What cannot be
+    /// read or understood is in [`History::unreadable`].
     ///
     /// # Errors
     /// [`RepoError::NotFound`] for an unknown run; [`RepoError::Store`].
@@ -55,8 +55,8 @@ impl Repository {
         Ok(history)
     }
 
-    /// A listing runs from decisions to intents, so an attempt may be decided while it runs: whatever seems undecided is
-    /// asked for once more.
+    /// A listing runs from decisions to intents, so an attempt may be decided while it runs: whatever seems
+    /// undecided is asked for once more.
     async fn load_decisions(&self, history: &mut History, listing: &Listing) -> Result<(), RepoError> {
         let undecided = listing.intents.iter().rev().filter(|ordinal| !listing.decisions.contains(ordinal));
         let asked: Vec<Ordinal> = listing.decisions.iter().chain(undecided.take(HOLES)).copied().collect();
@@ -99,12 +99,13 @@ impl Repository {
     }
 }
 
-/// Ordinals that a listing skipped. Pages of a listing are not one moment, so an intent written meanwhile can be missed
-/// while a later one is shown.
+/// Ordinals that a listing skipped. Pages of a listing are not one moment, so an intent written meanwhile can
+/// be missed while a later one is shown.
 fn holes(listing: &Listing) -> Vec<Ordinal> {
     let Some(last) = listing.intents.last() else { return Vec::new() };
     let candidates = (Ordinal::FIRST.0..last.0).map(Ordinal);
-    // The listing is at most `intents` + HOLES ordinals long before the cap is reached, however large `last` claims to be.
+    // The listing is at most `intents` + HOLES ordinals long before the cap is reached, however large `last`
+    // claims to be.
     candidates
         .take(listing.intents.len().saturating_add(HOLES))
         .filter(|ordinal| !listing.intents.contains(ordinal))

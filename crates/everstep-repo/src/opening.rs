@@ -73,7 +73,8 @@ async fn settle(newcomer: &Newcomer, fence: Claim) -> Result<Session, RepoError>
     })
 }
 
-/// R1: put-if-absent a FENCE at the highest ordinal + 1. Whoever got there first is looked at like any other session.
+/// R1: put-if-absent a FENCE at the highest ordinal + 1. Whoever got there first is looked at like any other
+/// session.
 async fn raise_fence(newcomer: &Newcomer) -> Result<Claim, RepoError> {
     for _ in 0..FENCE_TRIES {
         let listing = newcomer.clear_way().await?;
@@ -120,8 +121,9 @@ fn start_beat(newcomer: &Newcomer, fence: Ordinal) -> Result<Beat, RepoError> {
     Ok(Beat::start(&newcomer.repository, Key::session(newcomer.id), body, period))
 }
 
-/// R2: LIST again and ABORT every undecided lower ordinal, or an attempt of an older session could still commit after
-/// `latest` was read. In ascending order, so that below a decided fence everything is decided, wherever this stops.
+/// R2: LIST again and ABORT every undecided lower ordinal, or an attempt of an older session could still
+/// commit after `latest` was read. In ascending order, so that below a decided fence everything is decided,
+/// wherever this stops.
 async fn settle_below(newcomer: &Newcomer, fence: Ordinal) -> Result<Listing, RepoError> {
     let Newcomer { repository, run, id, .. } = newcomer;
     let mut listing = repository.listing(run).await?;

@@ -1,4 +1,5 @@
-//! Reading the protocol's objects: features before shape, decisions cached (they never change), markers never.
+//! Reading the protocol's objects: features before shape, decisions cached (they never change), markers
+//! never.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,8 +88,8 @@ struct Preface {
     requires: Requires,
 }
 
-/// `Ok` when this version may go on to parse `bytes` for `operation`. It looks at nothing but version and features, so
-/// that an object of a later shape is refused as unsupported, never called damaged.
+/// `Ok` when this version may go on to parse `bytes` for `operation`. It looks at nothing but version and
+/// features, so that an object of a later shape is refused as unsupported, never called damaged.
 pub(crate) fn check_preface(
     what: &'static str,
     bytes: &[u8],
@@ -184,7 +185,8 @@ impl Repository {
         self.cache().keep(run, ordinal, &Arc::new(decided));
     }
 
-    /// Whether the expired marker is there, asked of the store now. Its presence alone decides, whatever it contains.
+    /// Whether the expired marker is there, asked of the store now. Its presence alone decides, whatever it
+    /// contains.
     ///
     /// # Errors
     /// [`RepoError::Store`].

@@ -1,5 +1,5 @@
-//! The write-once register: put-if-absent plus read-back. Intents, decisions, markers and `everstep.json` all go
-//! through here, so there is one place that says what a lost reply means.
+//! The write-once register: put-if-absent plus read-back. Intents, decisions, markers and `everstep.json` all
+//! go through here, so there is one place that says what a lost reply means.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use everstep_store::{Create, Store, StoreError, StoreErrorKind, World};
 
 use crate::reading::fetch;
 
-/// Creates per register before the outcome is called unknown. The store layer below retries on its own as well.
+/// Creates per register before the outcome is called unknown. The store layer below retries on its own as
+/// well.
 const TRIES: u32 = 8;
 /// Wait after the first try; doubled after each.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -23,7 +24,8 @@ pub(crate) enum Registered {
     Ours,
     /// Somebody else's bytes.
     Theirs(Bytes),
-    /// Nobody knows: our bytes may be there, or land later, or never. Nothing is ever deleted because of this.
+    /// Nobody knows: our bytes may be there, or land later, or never. Nothing is ever deleted because of
+    /// this.
     Unknown(StoreError),
 }
 
@@ -38,8 +40,8 @@ enum Lesson {
     Hopeless(StoreError),
 }
 
-/// Writes `body` to the register `key` unless it is taken. Each `body` must be unique to its writer (it carries a
-/// random id), so that equal bytes mean our own write; that makes repeating the create harmless.
+/// Writes `body` to the register `key` unless it is taken. Each `body` must be unique to its writer (it
+/// carries a random id), so that equal bytes mean our own write; that makes repeating the create harmless.
 ///
 /// # Errors
 /// Only when the store surely stored nothing.

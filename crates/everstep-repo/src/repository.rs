@@ -67,8 +67,8 @@ impl Repository {
     /// Makes a repository: probes the store with contended creates, then creates `everstep.json`.
     ///
     /// # Errors
-    /// [`RepoError::Refused`] if one is there already, or if the probe found the store's create not to be atomic and
-    /// `single_writer` was not asked for.
+    /// [`RepoError::Refused`] if one is there already, or if the probe found the store's create not to be
+    /// atomic and `single_writer` was not asked for.
     pub async fn init(
         store: Arc<dyn Store>,
         world: Arc<dyn World>,
@@ -184,8 +184,8 @@ impl Repository {
         self.resolve_reference(reference).await
     }
 
-    /// Puts the expired marker beside a checkpoint; one that is there already is fine. Refused for the newest checkpoint
-    /// of a run.
+    /// Puts the expired marker beside a checkpoint; one that is there already is fine. Refused for the newest
+    /// checkpoint of a run.
     ///
     /// # Errors
     /// [`RepoError::Refused`], [`RepoError::Incomplete`].
@@ -252,13 +252,13 @@ async fn writer_mode(
     match probe::probe(store, world, ProbeSettings::default()).await?.verdict {
         Verdict::Atomic => Ok(WriterMode::ManyWriters),
         Verdict::Unproven { why } => Err(RepoError::Refused(format!(
-            "could not find out whether {address} creates objects atomically: {why}. Try again when the store answers \
-             reliably"
+            "could not find out whether {address} creates objects atomically: {why}. Try again when the store \
+             answers reliably"
         ))),
         Verdict::NotAtomic { why } => Err(RepoError::Refused(format!(
-            "{address} does not create objects atomically: {why}. Two jobs could destroy each other's checkpoints \
-             there. Use another store; or, if only one process at a time will ever use this repository, say so with \
-             `--single-writer` (the field `single_writer` of the options)"
+            "{address} does not create objects atomically: {why}. Two jobs could destroy each other's \
+             checkpoints there. Use another store; or, if only one process at a time will ever use this \
+             repository, say so with `--single-writer` (the field `single_writer` of the options)"
         ))),
     }
 }

@@ -133,7 +133,8 @@ fn undecided(intent: &Intent) -> RepoError {
     RepoError::Incomplete { run: run.clone(), ordinal: *ordinal, why }
 }
 
-/// Says what there is of `step`, when no checkpoint: an attempt that failed or runs, an expired one, or nothing.
+/// Says what there is of `step`, when no checkpoint: an attempt that failed or runs, an expired one, or
+/// nothing.
 fn no_such_step(history: &History, step: Step) -> RepoError {
     let run = &history.run;
     for (ordinal, state) in history.states().into_iter().rev() {

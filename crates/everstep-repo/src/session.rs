@@ -127,8 +127,8 @@ pub enum CommitOutcome {
     Committed(Checkpoint),
     /// Somebody aborted the attempt: a newer session, or garbage collection.
     Conflict(RepoError),
-    /// The store gave no answer that can be trusted. The attempt may be committed; nothing was and nothing will be
-    /// deleted because of it. Committing the same attempt again is safe and may settle it.
+    /// The store gave no answer that can be trusted. The attempt may be committed; nothing was and nothing
+    /// will be deleted because of it. Committing the same attempt again is safe and may settle it.
     Unknown(StoreError),
 }
 
@@ -183,8 +183,8 @@ impl Session {
         self.decide(&attempt, draft, None).await
     }
 
-    /// Gives an attempt up: ABORT "failed". Best effort; an undecided attempt does no harm. One whose commit has an
-    /// unknown outcome is left alone.
+    /// Gives an attempt up: ABORT "failed". Best effort; an undecided attempt does no harm. One whose commit
+    /// has an unknown outcome is left alone.
     pub async fn abandon(&mut self, attempt: Attempt, why: &str) {
         let own = self.undecided.get(&attempt.ordinal).filter(|own| own.id == attempt.id);
         if own.is_none_or(|own| own.in_doubt) {
@@ -199,8 +199,8 @@ impl Session {
         }
     }
 
-    /// Goes back to `target` deliberately: an attempt above the fence whose COMMIT carries a copy of its index. From
-    /// then on it is [`Session::latest`].
+    /// Goes back to `target` deliberately: an attempt above the fence whose COMMIT carries a copy of its
+    /// index. From then on it is [`Session::latest`].
     ///
     /// # Errors
     /// [`RepoError::Expired`] when `target` was dropped at W2.
@@ -208,8 +208,8 @@ impl Session {
         self.copy_of(target).await
     }
 
-    /// Ends the session: ABORT "closed" on its open attempts, then on its fence, then a closing mark, so that the next
-    /// one need not wait.
+    /// Ends the session: ABORT "closed" on its open attempts, then on its fence, then a closing mark, so that
+    /// the next one need not wait.
     ///
     /// # Errors
     /// [`RepoError::Store`]; the session is over all the same.

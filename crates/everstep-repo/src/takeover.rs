@@ -1,4 +1,5 @@
-//! Whether another job's session is alive, and what to do then. It spares people surprises; safety comes from fences.
+//! Whether another job's session is alive, and what to do then. It spares people surprises; safety comes from
+//! fences.
 
 use std::time::{Duration, SystemTime};
 
@@ -67,8 +68,8 @@ impl Newcomer {
     fn refusal(&self, rival: &Rival) -> RepoError {
         let job = rival.job.as_ref().map_or_else(|| "without a label".to_owned(), |job| format!("job {job}"));
         let why = format!(
-            "session {} ({job}) writes this run: its last sign of life is {} s old, and after {} s without one it counts \
-             as ended. Take it over with `--takeover now`, or wait for it with `--takeover wait`",
+            "session {} ({job}) writes this run: its last sign of life is {} s old, and after {} s without one it \
+             counts as ended. Take it over with `--takeover now`, or wait for it with `--takeover wait`",
             rival.session,
             rival.silent_for.as_secs(),
             self.options.takeover_after.as_secs(),
@@ -76,8 +77,8 @@ impl Newcomer {
         RepoError::Conflict { run: self.run.clone(), why }
     }
 
-    /// The session of the newest intent, when it must be spared. Sessions walk past every fence, so the newest intent
-    /// always belongs to the session of the newest fence.
+    /// The session of the newest intent, when it must be spared. Sessions walk past every fence, so the
+    /// newest intent always belongs to the session of the newest fence.
     async fn rival(&self, listing: &Listing) -> Result<Option<Rival>, RepoError> {
         let Some(&newest) = listing.intents.last() else { return Ok(None) };
         if self.options.takeover == Takeover::Now {
@@ -109,8 +110,8 @@ impl Newcomer {
             .is_ok_and(|mark| mark.closed || listing.decisions.contains(&mark.fence)))
     }
 
-    /// How long ago `session` gave its last sign of life, by the store's clock: the age of its mark beside the age of
-    /// our own, written just now. `None` when there is no mark of it.
+    /// How long ago `session` gave its last sign of life, by the store's clock: the age of its mark beside
+    /// the age of our own, written just now. `None` when there is no mark of it.
     async fn silence_of(&self, session: SessionId, newest: Ordinal) -> Result<Option<Duration>, RepoError> {
         self.show(Ordinal(newest.0.saturating_add(1)), Life::Open).await;
         let marks = list_all(self.repository.store().as_ref(), &Prefix::sessions()).await?;

@@ -25,7 +25,11 @@ async fn c14_a_commit_whose_reply_was_lost_is_read_back_as_ours() {
         let Ordinal(ordinal) = checkpoint.manifest.ordinal;
         assert_eq!(latest(&stage).await, Some((Ordinal(ordinal), Step(20))), "{fault:?}");
         let key = format!("runs/llama/decisions/{ordinal:020}");
-        assert_eq!(stage.shelf.keys(&key), std::slice::from_ref(&key), "{fault:?}: exactly one commit object");
+        assert_eq!(
+            stage.shelf.keys(&key),
+            std::slice::from_ref(&key),
+            "{fault:?}: exactly one commit object"
+        );
     }
 }
 

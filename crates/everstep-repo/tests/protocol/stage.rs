@@ -1,5 +1,5 @@
-//! The stage the protocol is tested on: a store in memory with scripted faults and a log of calls, and a world whose
-//! clock only the test (or a short wait of the code under test) moves.
+//! The stage the protocol is tested on: a store in memory with scripted faults and a log of calls, and a
+//! world whose clock only the test (or a short wait of the code under test) moves.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
