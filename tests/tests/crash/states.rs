@@ -3,7 +3,7 @@
 use everstep_check::{CheckOptions, check};
 use everstep_format::bounds::Bounds;
 use everstep_format::dtype::Dtype;
-use everstep_format::name::{Ordinal, RunName};
+use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_format::value::Value;
 use everstep_repo::{AttemptState, Checkpoint, OpenOptions, RepoError, Repository, Takeover};
 use everstep_restore::{CheckpointReader, RestoreOptions, Target};
@@ -101,7 +101,10 @@ pub(crate) async fn judge(repository: &Repository, pool: &ThreadPool) -> u64 {
         repository.latest(&run()).await.expect("the run can be read").expect("the old checkpoint is there");
     let version = load(repository, &latest, pool).await;
     assert!(version == OLD || version == NEW, "latest is version {version}");
-    let listed = look_at_attempts(repository).await;
+    let (listed, unfinished) = look_at_attempts(repository).await;
+    if version == OLD {
+        by_step_it_is_unfinished(repository, unfinished).await;
+    }
     let expected: &[u64] = if version == NEW { &[OLD, NEW] } else { &[OLD] };
     assert_eq!(listed, expected, "list() shows the new checkpoint exactly when latest() does");
     is_sound(repository, pool).await;
@@ -112,25 +115,36 @@ pub(crate) async fn judge(repository: &Repository, pool: &ThreadPool) -> u64 {
     version
 }
 
-/// The steps of the checkpoints; anything else must be a fence or unfinished, and cannot be loaded.
-async fn look_at_attempts(repository: &Repository) -> Vec<u64> {
+/// The steps of the checkpoints, and whether there is an attempt at `NEW` that is none; that cannot be loaded, nor can
+/// fences.
+async fn look_at_attempts(repository: &Repository) -> (Vec<u64>, bool) {
     let mut steps = Vec::new();
+    let mut unfinished = false;
     for (ordinal, state) in repository.attempts(&run()).await.expect("the run can be read") {
         match state {
             AttemptState::Committed(checkpoint) => steps.push(checkpoint.manifest.step.0),
-            AttemptState::Undecided(intent) => {
-                assert_eq!(
-                    intent.step.map(|step| step.0),
-                    Some(NEW),
-                    "only the new attempt can be unfinished"
-                );
+            AttemptState::Undecided(intent) | AttemptState::Aborted(intent, _) => {
+                assert_eq!(intent.step, Some(Step(NEW)), "only the new attempt can be unfinished");
+                unfinished = true;
                 cannot_be_loaded(repository, ordinal).await;
             }
-            AttemptState::Aborted(..) | AttemptState::Fence(_) => cannot_be_loaded(repository, ordinal).await,
+            AttemptState::Fence(_) => cannot_be_loaded(repository, ordinal).await,
             AttemptState::Expired(_) => panic!("nothing was expired"),
         }
     }
-    steps
+    (steps, unfinished)
+}
+
+/// Asking for the new step by name says that it is unfinished, or that there is none when it was never begun.
+async fn by_step_it_is_unfinished(repository: &Repository, unfinished: bool) {
+    let reference = format!("{}@step={NEW}", run()).parse().expect("a reference");
+    let error = repository.resolve(&reference).await.expect_err("it is no checkpoint");
+    let fits = match &error {
+        RepoError::Incomplete { .. } => unfinished,
+        RepoError::NotFound(_) => !unfinished,
+        _ => false,
+    };
+    assert!(fits, "{reference} (begun: {unfinished}): {error}");
 }
 
 async fn cannot_be_loaded(repository: &Repository, ordinal: Ordinal) {

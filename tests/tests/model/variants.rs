@@ -64,7 +64,6 @@ pub(crate) const LARGE: Config = Config {
     faults: 1,
     rollback: true,
     retention: true,
-    idle_aborts: true,
     passes: 2,
     ..PLAIN
 };

@@ -136,17 +136,13 @@ async fn read(site: &Site, checkpoint: &Checkpoint) -> Result<(Vec<Vec<u8>>, u64
         into,
     });
     let tools = site.restore_tools();
-    let options = RestoreOptions { scope: tensors_only(), ..RestoreOptions::default() };
+    let options = RestoreOptions::default();
     everstep_restore::restore(&reader, targets.collect(), &options, &tools).await?;
     let epoch = match reader.object("epoch", None, &tools).await? {
         everstep_restore::Content::Value(Value::Int(epoch)) => epoch.cast_unsigned(),
         other => panic!("the epoch was saved as an integer and is now {other:?}"),
     };
     Ok((buffers, epoch))
-}
-
-fn tensors_only() -> everstep_restore::Selection {
-    everstep_restore::Selection::all()
 }
 
 /// A checkpoint in words.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everstep_format::name::{Ordinal, RunName};
-use everstep_repo::{AttemptState, RepoError};
+use everstep_repo::{AttemptState, Checkpoint, RepoError};
 use everstep_sim::collector::{abort_idle, collect};
 use rand::RngExt;
 
@@ -75,7 +75,7 @@ pub(crate) async fn sweep_once(site: &Site) {
     });
 }
 
-/// Resolves `latest` of every run again and again and restores it. It never goes back.
+/// Resolves `latest` of every run again and again, and restores it and any other. It never goes back.
 pub(crate) async fn read(cluster: Cluster, link: Link, stop: Stop) {
     let mut seen = BTreeMap::new();
     let Ok(site) = cluster.join(link).await else { return };
@@ -101,7 +101,23 @@ async fn read_all(site: &Site, seen: &mut BTreeMap<RunName, Ordinal>) -> Result<
             site.cluster.wrong(format!("latest of run {run} went back from {before:?} to {ordinal}"));
         }
         resume(site, &latest).await;
+        read_any(site, &run).await?;
     }
+    Ok(())
+}
+
+/// Restores any checkpoint of `run`, old or new.
+async fn read_any(site: &Site, run: &RunName) -> Result<(), RepoError> {
+    let committed =
+        |(_, state)| if let AttemptState::Committed(checkpoint) = state { Some(checkpoint) } else { None };
+    let checkpoints: Vec<Checkpoint> =
+        site.repository.attempts(run).await?.into_iter().filter_map(committed).collect();
+    if checkpoints.is_empty() {
+        return Ok(());
+    }
+    let chosen = site.cluster.room.draw(|rng| rng.random_range(0..checkpoints.len()));
+    site.cluster.pause(Duration::from_secs(60)).await;
+    resume(site, &checkpoints[chosen]).await;
     Ok(())
 }
 

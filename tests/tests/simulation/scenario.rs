@@ -164,7 +164,7 @@ async fn start_jobs(cluster: &Cluster) -> Vec<oneshot::Receiver<()>> {
         jobs.push(with_link(cluster, |link| {
             let link = Link { lie: cluster.lie, ..link };
             let life = trainer::run(cluster.clone(), link, job);
-            async move { drop(life.await) }
+            async move { _ = life.await }
         }));
         cluster.pause(Duration::from_secs(1800)).await;
     }
