@@ -61,14 +61,15 @@ impl Staging {
         Self { unnamed: AtomicBool::new(false), swept: AtomicBool::new(false) }
     }
 
-    /// An empty file that will belong into `parent`.
-    pub(super) fn begin<'a>(&self, tree: &'a Tree, parent: &OwnedFd) -> Result<Staged<'a>, Failure> {
+    /// An empty file below the root of `tree`, which is made if need be.
+    pub(super) fn begin<'a>(&self, tree: &'a Tree) -> Result<Staged<'a>, Failure> {
+        let root = tree.make_directory("")?;
         if !self.swept.swap(true, Ordering::Relaxed) {
             sweep(tree);
         }
         if self.unnamed.load(Ordering::Relaxed) {
             let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-            match openat(parent, ".", flags, FILE_MODE) {
+            match openat(&root, ".", flags, FILE_MODE) {
                 Ok(file) => return Ok(Staged { file: Arc::new(file.into()), tree, name: None }),
                 Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
                     self.unnamed.store(false, Ordering::Relaxed);

@@ -15,8 +15,8 @@ use super::staging::Staged;
 use super::tree::split;
 use crate::{Class, Payload};
 
-/// A directory may be removed by a delete between its making and its use; so often it is made again.
-const TRIES: u32 = 16;
+/// A delete may remove a directory between its making and its use, some microseconds later; so often it is made again.
+const TRIES: u32 = 1000;
 
 /// What a create did.
 pub(super) enum Created {
@@ -31,7 +31,7 @@ pub(super) enum Created {
 impl Disk {
     pub(super) fn put(&self, key: &Key, body: &Payload, class: Class) -> Result<(), Failure> {
         let deferred = class == Class::Bulk && self.ledger.has_room();
-        let file = while_directories_vanish(|| self.replace(key.as_str(), body, !deferred))?;
+        let file = self.replace(key.as_str(), body, !deferred)?;
         match class {
             Class::Bulk => self.ledger.wrote(key.as_str(), deferred.then_some(file)),
             Class::Control => {
@@ -43,7 +43,7 @@ impl Disk {
     }
 
     pub(super) fn create(&self, key: &Key, body: &Payload) -> Result<Created, Failure> {
-        let created = while_directories_vanish(|| self.link(key.as_str(), body))?;
+        let created = self.link(key.as_str(), body)?;
         // Also when the object was there: whoever acts on it must not be ahead of the disk.
         match self.ledger.flush_entries(&self.tree, split(key.as_str()).0) {
             Err(failure) => Ok(Created::NotDurable(failure)),
@@ -57,49 +57,59 @@ impl Disk {
 
     /// The file that now has the name; flushed if `flush`.
     fn replace(&self, name: &str, body: &Payload, flush: bool) -> Result<Arc<File>, Failure> {
-        let (directory, file) = split(name);
-        let parent = self.tree.make_directory(directory)?;
-        let mut staged = self.staged(&parent, name, body)?;
-        if flush {
-            self.ledger.flush_file(&self.tree.path(name), &staged.file)?;
-        }
-        staged.replace(&parent, file).map_err(|e| Failure::new(e, "name", self.tree.path(name)))?;
+        let mut staged = self.staged(name, body, flush)?;
+        self.place(name, |parent, file| staged.replace(parent, file))?;
         Ok(staged.file.clone())
     }
 
     /// Whether the name was free and is the new file's now.
     fn link(&self, name: &str, body: &Payload) -> Result<bool, Failure> {
-        let (directory, file) = split(name);
-        let parent = self.tree.make_directory(directory)?;
         // Saves writing and flushing a body that cannot win; the link below decides.
-        if statat(&parent, file, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        if self.exists(name) {
             return Ok(false);
         }
-        let mut staged = self.staged(&parent, name, body)?;
-        self.ledger.flush_file(&self.tree.path(name), &staged.file)?;
-        match staged.link(&parent, file) {
+        let mut staged = self.staged(name, body, true)?;
+        match self.place(name, |parent, file| staged.link(parent, file)) {
             Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
-            Err(errno) => Err(Failure::new(errno, "name", self.tree.path(name))),
+            Err(failure) if failure.errno == Errno::EXIST => Ok(false),
+            Err(failure) => Err(failure),
         }
     }
 
-    fn staged(&self, parent: &OwnedFd, name: &str, body: &Payload) -> Result<Staged<'_>, Failure> {
-        let staged = self.staging.begin(&self.tree, parent)?;
+    fn exists(&self, name: &str) -> bool {
+        let (directory, file) = split(name);
+        let parent = self.tree.directory(directory);
+        parent.is_ok_and(|parent| statat(&parent, file, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+    }
+
+    /// A whole body that has no name yet.
+    fn staged(&self, name: &str, body: &Payload, flush: bool) -> Result<Staged<'_>, Failure> {
+        let staged = self.staging.begin(&self.tree)?;
         for segment in &body.0 {
             let written = (&*staged.file).write_all(segment);
             written.map_err(|e| Failure::io(&e, "write", self.tree.path(name)))?;
         }
+        if flush {
+            self.ledger.flush_file(&self.tree.path(name), &staged.file)?;
+        }
         Ok(staged)
     }
-}
 
-fn while_directories_vanish<T>(mut work: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
-    for _ in 1..TRIES {
-        match work() {
-            Err(failure) if failure.errno == Errno::NOENT => {}
-            other => return other,
+    /// Makes the directory of `name` and calls `link` with it and the last segment.
+    fn place(
+        &self,
+        name: &str,
+        mut link: impl FnMut(&OwnedFd, &str) -> Result<(), Errno>,
+    ) -> Result<(), Failure> {
+        let (directory, file) = split(name);
+        let mut tries = 1;
+        loop {
+            let parent = self.tree.make_directory(directory);
+            let failed = |errno| Failure::new(errno, "name", self.tree.path(name));
+            match parent.and_then(|parent| link(&parent, file).map_err(failed)) {
+                Err(failure) if failure.errno == Errno::NOENT && tries < TRIES => tries += 1,
+                other => return other,
+            }
         }
     }
-    work()
 }
