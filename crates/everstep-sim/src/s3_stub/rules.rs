@@ -10,6 +10,8 @@ pub enum Action {
     Refuse(u16, &'static str),
     /// Nothing is done; the answer is 200 with an error document of this code.
     RefuseWith200(&'static str),
+    /// Nothing is done; the answer is this status and body.
+    Answer(u16, String),
     /// Nothing is done and nothing is answered: the connection closes once the request was read.
     Drop,
     /// The connection closes while the request's body is still arriving.

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::respond::{Reply, cut, error};
+use super::respond::{Reply, cut, error, text};
 use super::rules::Action;
 use super::seen::Seen;
 use super::tls::Certificate;
@@ -106,6 +106,7 @@ async fn act(shared: &Shared, seen: &Seen, body: Bytes, action: Option<Action>) 
         None => Ok(perform(shared, seen, body)),
         Some(Action::Refuse(status, code)) => Ok(error(status, code, "")),
         Some(Action::RefuseWith200(code)) => Ok(error(200, code, "")),
+        Some(Action::Answer(status, body)) => Ok(text(status, &body)),
         Some(Action::Drop | Action::ResetMidBody) => Err(closed()),
         Some(Action::DoThenDrop) => {
             perform(shared, seen, body);

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use aws_config::environment::EnvironmentVariableRegionProvider;
 use aws_config::imds::region::ImdsRegionProvider;
@@ -33,6 +33,8 @@ use crate::{StoreError, World};
 
 /// The region that is signed for when an endpoint of one's own names none.
 const ANY_REGION: &str = "us-east-1";
+/// Idle connections are kept shorter than stores keep them, so that a request seldom meets one that is just closing.
+const POOL_IDLE: Duration = Duration::from_secs(15);
 /// A file of certificates that replaces the system's.
 const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
@@ -64,10 +66,10 @@ impl Connect<'_> {
     pub(super) async fn run(&self) -> Result<Connected, StoreError> {
         let network = Network::load(self.location)?;
         let reach = network.reach(self.world);
-        let config = self.load_config(&network, &reach).await;
+        let config = self.load_config(&network).await;
         let endpoint = self.endpoint(&config)?;
-        let region = match config.region() {
-            Some(region) => region.clone(),
+        let region = match self.configured_region(&reach).await {
+            Some(region) => region,
             None => self.fallback_region(endpoint.is_some(), &reach).await?,
         };
         let credentials = self.credentials(&region, reach);
@@ -83,14 +85,15 @@ impl Connect<'_> {
         Ok(Connected { client, credentials, endpoint, https })
     }
 
-    /// Environment and profile, but no credentials and no region of the metadata service, which may be slow.
-    async fn load_config(&self, network: &Network, reach: &Reach) -> SdkConfig {
+    /// Environment and profile, but no credentials. Without any region the loader would ask the metadata service for
+    /// one, patiently; ours is resolved apart.
+    async fn load_config(&self, network: &Network) -> SdkConfig {
         let mut loader = aws_config::defaults(BehaviorVersion::latest())
             .http_client(network.credential_client(network.proxy.clone()))
             .time_source(WorldClock(Arc::clone(self.world)))
             .retry_config(RetryConfig::disabled())
             .no_credentials()
-            .region(self.configured_region(reach).await);
+            .region(Region::from_static(ANY_REGION));
         if let Some(profile) = &self.options.profile {
             loader = loader.profile_name(profile);
         }
@@ -227,6 +230,7 @@ impl Network {
     fn connector(&self, settings: HttpConnectorSettings, proxy: ProxyConfig) -> Connector {
         Connector::builder()
             .connector_settings(settings)
+            .pool_idle_timeout(POOL_IDLE)
             .proxy_config(proxy)
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
             .tls_context(self.tls.clone())
@@ -276,5 +280,26 @@ struct WorldClock(Arc<dyn World>);
 impl TimeSource for WorldClock {
     fn now(&self) -> SystemTime {
         self.0.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SystemWorld;
+    use crate::address::Root;
+
+    #[test]
+    fn a_bucket_goes_into_the_path_for_dots_and_for_an_endpoint_of_ones_own() {
+        let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+        let style = |bucket: &str, own_endpoint, path_style| {
+            let location = S3Location { bucket: bucket.to_owned(), root: Root::parse("").unwrap() };
+            let options = S3Options { path_style, ..S3Options::default() };
+            Connect { location: &location, options: &options, world: &world }.path_style(own_endpoint)
+        };
+        assert!(style("ckpt.team.prod", false, None));
+        assert!(!style("ckpt", false, None));
+        assert!(style("ckpt", true, None));
+        assert!(!style("ckpt", true, Some(false)));
     }
 }

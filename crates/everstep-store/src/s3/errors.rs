@@ -188,6 +188,8 @@ fn kind_of_code(code: &str) -> Option<StoreErrorKind> {
 
 fn kind_of_status(status: u16) -> StoreErrorKind {
     match status {
+        // An answer that claims success and could not be understood.
+        200..300 => StoreErrorKind::Server,
         401 | 403 => StoreErrorKind::Denied,
         404 => StoreErrorKind::NotFound,
         408 => StoreErrorKind::Unreachable,
@@ -248,6 +250,7 @@ mod tests {
     fn codes_come_before_statuses() {
         assert_eq!(kind_of_code("ExpiredToken"), Some(StoreErrorKind::CredentialsExpired));
         assert_eq!(kind_of_status(503), StoreErrorKind::Throttled);
+        assert_eq!(kind_of_status(200), StoreErrorKind::Server);
         assert_eq!(kind_of_status(400), StoreErrorKind::Invalid);
         assert_eq!(kind_of_status(409), StoreErrorKind::Server);
         assert_eq!(kind_of_status(507), StoreErrorKind::Full);

@@ -1,0 +1,13 @@
+//! The S3 store against a stub with scripted faults, and against real servers where only those can tell.
+
+mod answers;
+mod child;
+mod clocks;
+mod compatible;
+mod credentials;
+mod endpoints;
+mod faults;
+mod keys;
+mod stores;
+mod tls;
+mod whole;
