@@ -66,6 +66,14 @@ pub enum RepoError {
 }
 
 impl RepoError {
+    /// Whether a newer version wrote what was met.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(
+            self,
+            Self::Object { source: FormatError::Unsupported { .. }, .. } | Self::Invalid(FormatError::Unsupported { .. })
+        )
+    }
+
     /// Names the object in which a format error was found.
     pub fn object(key: Key) -> impl FnOnce(FormatError) -> Self {
         move |source| Self::Object { key, source }

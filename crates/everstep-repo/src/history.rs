@@ -62,9 +62,11 @@ impl History {
         }
     }
 
-    /// The state of every attempt whose objects could be read, in order.
+    /// The state of every attempt, in order.
     pub fn states(&self) -> Vec<(Ordinal, AttemptState)> {
-        let ordinals: BTreeSet<Ordinal> = self.intents.keys().chain(self.decisions.keys()).copied().collect();
+        let unreadable = self.unreadable.iter().map(|(ordinal, _)| ordinal);
+        let ordinals: BTreeSet<Ordinal> =
+            self.intents.keys().chain(self.decisions.keys()).chain(unreadable).copied().collect();
         ordinals.into_iter().filter_map(|ordinal| Some((ordinal, self.state(ordinal)?))).collect()
     }
 
@@ -78,6 +80,10 @@ impl History {
             } else {
                 AttemptState::Committed(checkpoint)
             });
+        }
+        // A COMMIT that can be read stands, whatever became of its intent; anything else does not.
+        if let Some((_, error)) = self.unreadable.iter().find(|(bad, _)| *bad == ordinal) {
+            return Some(AttemptState::Damaged(error.clone()));
         }
         let intent = self.intents.get(&ordinal)?.clone();
         Some(match (intent.kind, fate) {

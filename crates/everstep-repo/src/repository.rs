@@ -52,6 +52,8 @@ pub enum AttemptState {
     Committed(Checkpoint),
     /// Was a checkpoint.
     Expired(Checkpoint),
+    /// Its intent or decision is damaged, so nobody can say.
+    Damaged(RepoError),
 }
 
 /// A reference, resolved.
@@ -150,10 +152,11 @@ impl Repository {
     /// Every attempt of `run` in order, with its state.
     ///
     /// # Errors
-    /// [`RepoError::NotFound`] for an unknown run; [`RepoError::Object`] for damage.
+    /// [`RepoError::NotFound`] for an unknown run; [`RepoError::Object`] for what a newer version wrote. Damage is a
+    /// state: it must not hide the other attempts.
     pub async fn attempts(&self, run: &RunName) -> Result<Vec<(Ordinal, AttemptState)>, RepoError> {
         let history = self.outcomes(run).await?;
-        match history.unreadable.first() {
+        match history.unreadable.iter().find(|(_, error)| error.is_unsupported()) {
             Some((_, error)) => Err(error.clone()),
             None => Ok(history.states()),
         }

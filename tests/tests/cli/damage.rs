@@ -58,3 +58,20 @@ fn a_missing_pack_is_damage_and_other_runs_are_sound() {
     tool.run(&["verify", "repo", "bad"]).expect_code(1);
     tool.run(&["export", "repo", "good", "-o", "good.safetensors"]).expect_code(0);
 }
+
+#[test]
+fn a_damaged_decision_hides_no_other_checkpoint_from_ls() {
+    let tool = Tool::with_repository();
+    let first = tool.import("gpt", 1, &[("w", 1.0, 4)]);
+    tool.import("gpt", 2, &[("w", 2.0, 4)]);
+    let decision = tool.path(&format!("repo/runs/gpt/decisions/{:020}", first["ordinal"].as_u64().expect("a number")));
+    let text = std::fs::read_to_string(&decision).expect("there");
+    std::fs::write(&decision, text.replacen("COMMIT", "COMMIt", 1)).expect("written");
+
+    let list = tool.run(&["ls", "repo", "--json"]);
+    let list: serde_json::Value = serde_json::from_str(&list.expect_code(1).stdout).expect("JSON");
+    assert_eq!(list["checkpoints"][0]["step"], 2);
+    assert_eq!(list["damaged"][0]["ordinal"], first["ordinal"]);
+    tool.run(&["export", "repo", "gpt", "-o", "out"]).expect_code(0);
+    tool.run(&["show", "repo", "gpt@step=1"]).expect_code(1);
+}

@@ -130,6 +130,7 @@ async fn look_at_attempts(repository: &Repository) -> (Vec<u64>, bool) {
             }
             AttemptState::Fence(_) => cannot_be_loaded(repository, ordinal).await,
             AttemptState::Expired(_) => panic!("nothing was expired"),
+            AttemptState::Damaged(error) => panic!("a crash damages nothing: {error}"),
         }
     }
     (steps, unfinished)

@@ -1,4 +1,4 @@
-//! `ls`: checkpoints of every run, and attempts that were never finished.
+//! `ls`: checkpoints of every run, and attempts that were never finished. Damage hides nothing else, and exits with 1.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,11 @@ pub(crate) fn run(context: &Context, args: &LsArgs) -> Result<ExitCode, Failure>
     } else {
         print(&repository, &entries, args.all);
     }
-    Ok(ExitCode::SUCCESS)
+    let damaged: Vec<String> = entries.iter().filter_map(Listed::damage).collect();
+    if !context.json {
+        damaged.iter().for_each(|damage| eprintln!("damaged: {}", output::printable(damage)));
+    }
+    Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// One attempt of one run.
@@ -62,11 +66,17 @@ impl Listed {
             AttemptState::Aborted(..) => "aborted",
             AttemptState::Committed(_) => "checkpoint",
             AttemptState::Expired(_) => "expired",
+            AttemptState::Damaged(_) => "DAMAGED",
         }
     }
 
-    fn is_checkpoint(&self) -> bool {
-        matches!(self.state, AttemptState::Committed(_))
+    fn damage(&self) -> Option<String> {
+        if let AttemptState::Damaged(error) = &self.state { Some(error.to_string()) } else { None }
+    }
+
+    /// What a plain listing shows.
+    fn counts(&self) -> bool {
+        matches!(self.state, AttemptState::Committed(_) | AttemptState::Damaged(_))
     }
 
     fn step(&self) -> Option<u64> {
@@ -85,6 +95,7 @@ fn document(repository: &Repository, entries: &[Listed], all: bool) -> Value {
         "repository": repository.address(),
         "checkpoints": of("checkpoint"),
         "unfinished": of("unfinished"),
+        "damaged": of("DAMAGED"),
     });
     if all {
         document["expired"] = of("expired").into();
@@ -109,11 +120,14 @@ fn entry(entry: &Listed) -> Value {
     if let AttemptState::Aborted(_, abort) = &entry.state {
         value["reason"] = abort.reason.as_str().into();
     }
+    if let Some(damage) = entry.damage() {
+        value["damage"] = damage.into();
+    }
     value
 }
 
 fn print(repository: &Repository, entries: &[Listed], all: bool) {
-    let shown: Vec<&Listed> = entries.iter().filter(|e| all || e.is_checkpoint()).collect();
+    let shown: Vec<&Listed> = entries.iter().filter(|e| all || e.counts()).collect();
     if shown.is_empty() {
         say!("no checkpoints in {}", output::printable(&repository.address()));
     } else {
