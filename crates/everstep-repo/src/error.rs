@@ -70,7 +70,8 @@ impl RepoError {
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self,
-            Self::Object { source: FormatError::Unsupported { .. }, .. } | Self::Invalid(FormatError::Unsupported { .. })
+            Self::Object { source: FormatError::Unsupported { .. }, .. }
+                | Self::Invalid(FormatError::Unsupported { .. })
         )
     }
 

@@ -38,6 +38,8 @@ pub enum ErrorKind {
     Unreachable,
     /// Written by a newer Everstep: upgrade.
     UnsupportedVersion,
+    /// Something in the store leads out of the repository, such as a link: nothing beyond it was opened.
+    Untrusted,
     /// Reading the trainer's own memory or files failed.
     Source,
 }
@@ -58,6 +60,7 @@ impl ErrorKind {
             Self::PermissionDenied => "permission-denied",
             Self::Unreachable => "unreachable",
             Self::UnsupportedVersion => "unsupported-version",
+            Self::Untrusted => "untrusted",
             Self::Source => "source",
         }
     }
@@ -104,6 +107,7 @@ fn kind_of_store(kind: StoreErrorKind) -> ErrorKind {
         StoreErrorKind::NotFound => ErrorKind::NotFound,
         StoreErrorKind::Truncated => ErrorKind::Corrupt,
         StoreErrorKind::Denied | StoreErrorKind::CredentialsExpired => ErrorKind::PermissionDenied,
+        StoreErrorKind::Untrusted => ErrorKind::Untrusted,
         StoreErrorKind::Full => ErrorKind::StorageFull,
         StoreErrorKind::Invalid => ErrorKind::InvalidArgument,
         _ => ErrorKind::Unreachable,

@@ -28,6 +28,9 @@ pub(crate) struct Engine {
     pub(crate) options: Options,
 }
 
+/// What a repository needs of the outside world.
+type Outside = (Arc<dyn Store>, Arc<dyn World>);
+
 impl Engine {
     fn new(options: &Options) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -46,7 +49,7 @@ impl Engine {
         Ok(Self { runtime, pool, options: options.clone() })
     }
 
-    fn open_store(&self, address: &str) -> Result<(Arc<dyn Store>, Arc<dyn World>), Error> {
+    fn open_store(&self, address: &str) -> Result<Outside, Error> {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
         let store =
             self.runtime.block_on(everstep_store::open(address, &self.options.store, world.clone()))?;

@@ -148,7 +148,8 @@ fn c28_another_run_shares_the_chunks_of_a_parent_and_neither_needs_the_other() {
     let alone = tool.import("alone", 1, MODEL);
     assert!(alone["chunks_uploaded"].as_u64() > Some(0), "runs share nothing unless told to");
     tool.model("m.safetensors", MODEL);
-    let tuned = tool.json(&["import", "repo", "--run", "tuned", "--step", "1", "--parent", "base", "m.safetensors"]);
+    let tuned =
+        tool.json(&["import", "repo", "--run", "tuned", "--step", "1", "--parent", "base", "m.safetensors"]);
     assert_eq!(tuned["chunks_uploaded"], 0);
     let parents = tool.json(&["show", "repo", "tuned"])["manifest"]["parents"].clone();
     assert_eq!(parents[0]["run"], "base");

@@ -64,7 +64,8 @@ fn a_damaged_decision_hides_no_other_checkpoint_from_ls() {
     let tool = Tool::with_repository();
     let first = tool.import("gpt", 1, &[("w", 1.0, 4)]);
     tool.import("gpt", 2, &[("w", 2.0, 4)]);
-    let decision = tool.path(&format!("repo/runs/gpt/decisions/{:020}", first["ordinal"].as_u64().expect("a number")));
+    let decision =
+        tool.path(&format!("repo/runs/gpt/decisions/{:020}", first["ordinal"].as_u64().expect("a number")));
     let text = std::fs::read_to_string(&decision).expect("there");
     std::fs::write(&decision, text.replacen("COMMIT", "COMMIt", 1)).expect("written");
 

@@ -51,7 +51,7 @@ fn exit_status(kind: ErrorKind) -> u8 {
         ErrorKind::Corrupt => 1,
         ErrorKind::InvalidArgument | ErrorKind::SchemaMismatch | ErrorKind::Source => 2,
         ErrorKind::NotFound | ErrorKind::Incomplete | ErrorKind::Expired => 4,
-        ErrorKind::Conflict | ErrorKind::UnsupportedVersion => 5,
+        ErrorKind::Conflict | ErrorKind::UnsupportedVersion | ErrorKind::Untrusted => 5,
         ErrorKind::OutcomeUnknown => 6,
         // Unreachable, denied, full, and whatever a later version adds: the store would not.
         _ => 3,
