@@ -16,7 +16,7 @@ fn chunk() -> Vec<u8> {
 async fn save(options: S3Options) -> Vec<u8> {
     let chunk = chunk();
     let store = bare(options).await;
-    let segments = chunk.chunks(5 << 20).map(|part| bytes::Bytes::copy_from_slice(part)).collect();
+    let segments = chunk.chunks(5 << 20).map(bytes::Bytes::copy_from_slice).collect();
     store.put(&key(1), Payload(segments), Class::Bulk).await.unwrap();
     assert_eq!(read(&store, 1).await.len(), chunk.len());
     chunk

@@ -38,7 +38,8 @@ async fn keys_are_spelled_as_given(server: &Server) {
         .flat_map(|root| ["run1", "run10"].map(|run| format!("{root}{}", intent(run))))
         .collect();
     let mut seen = server.keys(&bucket);
-    (expected.sort(), seen.sort());
+    expected.sort();
+    seen.sort();
     assert_eq!(seen, expected);
     let raw = format!("{}/{}", ROOTS[0], intent("run1"));
     assert_eq!(server.client(&["get", &bucket, &raw]), ROOTS[0].as_bytes());

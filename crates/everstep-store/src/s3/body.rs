@@ -69,7 +69,7 @@ pub(super) struct SegmentBody {
 
 impl SegmentBody {
     /// A body of `payload`, as the SDK takes it.
-    pub(super) fn new(payload: &Payload, progress: &Progress) -> SdkBody {
+    pub(super) fn sdk_body(payload: &Payload, progress: &Progress) -> SdkBody {
         let segments = payload.0.iter().filter(|segment| !segment.is_empty()).cloned().collect();
         SdkBody::from_body_1_x(Self { segments, left: payload.len(), progress: progress.clone() })
     }
@@ -125,7 +125,7 @@ mod tests {
         let payload =
             Payload(vec![Bytes::from_static(b"ab"), Bytes::new(), Bytes::from(vec![7; FRAME_BYTES + 1])]);
         let progress = Progress::default();
-        let body = SegmentBody::new(&payload, &progress);
+        let body = SegmentBody::sdk_body(&payload, &progress);
         assert_eq!(body.content_length(), Some(payload.len()));
         let read = aws_sdk_s3::primitives::ByteStream::new(body).collect().await.unwrap().into_bytes();
         assert_eq!(read, in_one(&payload));

@@ -63,7 +63,7 @@ impl S3Store {
         let progress = Progress::default();
         let body = match signing {
             Signing::Body => SdkBody::from(in_one(put.payload)),
-            Signing::Head => SegmentBody::new(put.payload, &progress),
+            Signing::Head => SegmentBody::sdk_body(put.payload, &progress),
         };
         let request = self.put_request(put)?.body(ByteStream::new(body)).customize();
         let hook = PutHook { payload: put.payload.clone(), progress: progress.clone() };
@@ -120,7 +120,7 @@ impl Intercept for PutHook {
         _components: &RuntimeComponents,
         _config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        *context.request_mut().body_mut() = SegmentBody::new(&self.payload, &self.progress);
+        *context.request_mut().body_mut() = SegmentBody::sdk_body(&self.payload, &self.progress);
         Ok(())
     }
 
