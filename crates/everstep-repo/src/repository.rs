@@ -203,6 +203,16 @@ impl Repository {
             let why = "it is the newest checkpoint of its run, which is never expired";
             return Err(RepoError::Refused(format!("checkpoint {ordinal} of run {run} stays: {why}")));
         }
+        self.mark_expired(run, ordinal, reason).await
+    }
+
+    /// Puts the expired marker, whatever it stands beside.
+    pub(crate) async fn mark_expired(
+        &self,
+        run: &RunName,
+        ordinal: Ordinal,
+        reason: &str,
+    ) -> Result<(), RepoError> {
         let marker = Expired::new(run.clone(), ordinal, reason.to_owned(), rfc3339(self.world.as_ref()));
         let key = Key::expired(run, ordinal);
         let body = Bytes::from(marker.to_bytes().map_err(RepoError::object(key.clone()))?);

@@ -9,6 +9,7 @@ use everstep_format::decision::{Abort, Decision, IndexRef, RefsRef, Totals};
 use everstep_format::id::{AttemptId, SessionId};
 use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, RunName, Step};
+use everstep_format::repository::WriterMode;
 use everstep_format::session::SessionMark;
 use everstep_store::{Class, StoreError};
 
@@ -257,6 +258,10 @@ pub(crate) async fn put_abort(
     claim: Claim,
     abort: Abort,
 ) -> Result<Registered, RepoError> {
+    if repository.config().writers == WriterMode::SingleWriter {
+        // Such a store may let a COMMIT that is still on its way replace the ABORT; the marker beats it all the same.
+        repository.mark_expired(run, claim.ordinal, &format!("aborted: {}", abort.reason)).await?;
+    }
     let key = Key::decision(run, claim.ordinal);
     let decision = Decision::abort(claim.attempt, abort);
     let body = Bytes::from(decision.to_bytes(run, claim.ordinal).map_err(RepoError::object(key.clone()))?);

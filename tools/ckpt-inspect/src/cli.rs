@@ -5,14 +5,18 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 const AFTER_HELP: &str = "\
-REF names a checkpoint: RUN (its latest), RUN@latest, RUN@step=N, RUN@ordinal=K, RUN@min=METRIC, RUN@max=METRIC.
-URL names a repository: s3://bucket/prefix, file:///path or a plain path. With EVERSTEP_REPOSITORY set, URL may be left out.
+URL names a repository: s3://bucket/prefix, file:///path or a plain path.
+With EVERSTEP_REPOSITORY set, URL may be left out.
 
-Exit status: 0 fine, 1 damage found, 2 usage, 3 store unreachable or access denied, 4 not found,
-5 refused (conflict, takeover, unsupported version), 6 outcome unknown, 130 interrupted.
+REF names a checkpoint: RUN (its latest), RUN@latest, RUN@step=N, RUN@ordinal=K,
+RUN@min=METRIC or RUN@max=METRIC.
 
-Credentials for s3:// come from the usual places, in this order: environment, profile (static keys, SSO, assumed roles,
-credential_process), web identity, container, instance metadata.";
+Exit status: 0 fine, 1 damage found, 2 usage, 3 store unreachable or access denied,
+4 not found, 5 refused (conflict, takeover, unsupported version), 6 outcome unknown,
+130 interrupted.
+
+Credentials for s3:// come from the usual places: environment, profile (static keys,
+SSO, assumed roles, credential_process), web identity, container, instance metadata.";
 
 /// Look into an Everstep repository of training checkpoints: list, show, verify, import, export.
 #[derive(Debug, Parser)]
@@ -86,6 +90,7 @@ pub(crate) struct InitArgs {
 
 /// `import`
 #[derive(Debug, Args)]
+#[command(override_usage = "ckpt-inspect import [OPTIONS] --run <NAME> --step <N> [URL] <FILE>")]
 pub(crate) struct ImportArgs {
     /// Repository, then the file: FILE.safetensors, or the index of a sharded model (*.safetensors.index.json)
     #[arg(value_names = ["URL", "FILE"], num_args = 1..=2, required = true)]
@@ -128,6 +133,7 @@ pub(crate) struct LsArgs {
 
 /// A repository and a checkpoint.
 #[derive(Debug, Args)]
+#[command(override_usage = "ckpt-inspect show [OPTIONS] [URL] <REF>")]
 pub(crate) struct RefArgs {
     /// Repository, then the checkpoint
     #[arg(value_names = ["URL", "REF"], num_args = 1..=2, required = true)]
@@ -147,6 +153,7 @@ pub(crate) struct SelectionArgs {
 
 /// `tensors`
 #[derive(Debug, Args)]
+#[command(override_usage = "ckpt-inspect tensors [OPTIONS] [URL] <REF>")]
 pub(crate) struct TensorsArgs {
     #[command(flatten)]
     pub(crate) at: RefArgs,
@@ -156,6 +163,7 @@ pub(crate) struct TensorsArgs {
 
 /// `verify`
 #[derive(Debug, Args)]
+#[command(override_usage = "ckpt-inspect verify [OPTIONS] [URL] [REF]")]
 pub(crate) struct VerifyArgs {
     /// Repository, and optionally one checkpoint
     #[arg(value_names = ["URL", "REF"], num_args = 0..=2)]
@@ -167,6 +175,7 @@ pub(crate) struct VerifyArgs {
 
 /// `export`
 #[derive(Debug, Args)]
+#[command(override_usage = "ckpt-inspect export [OPTIONS] -o <FILE> [URL] <REF>")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) at: RefArgs,

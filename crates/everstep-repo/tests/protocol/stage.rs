@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use everstep_format::decision::{IndexRef, RefsRef, Totals};
-use everstep_format::id::ContentHash;
+use everstep_format::id::{ContentHash, RepositoryId};
 use everstep_format::key::{Key, Prefix};
 use everstep_format::name::{Ordinal, RunName, Step};
+use everstep_format::repository::{Chunking, RepositoryConfig, WriterMode};
 use everstep_repo::{
-    Attempt, Checkpoint, CommitOutcome, Draft, InitOptions, OpenOptions, Parents, RepoError, Repository,
-    Session, Takeover,
+    Attempt, Checkpoint, CommitOutcome, Draft, OpenOptions, Parents, RepoError, Repository, Session, Takeover,
 };
 use everstep_store::{
     Class, Create, Deleted, Listed, Object, Page, Payload, Span, Store, StoreError, StoreErrorKind, World,
@@ -307,9 +307,16 @@ pub(crate) fn bare() -> (Arc<Shelf>, Arc<Clockwork>) {
 
 impl Stage {
     pub(crate) async fn new() -> Self {
+        Self::made_for(WriterMode::ManyWriters).await
+    }
+
+    /// A repository whose store was found (or declared) to be so, without the requests of the probe.
+    pub(crate) async fn made_for(writers: WriterMode) -> Self {
         let (shelf, world) = bare();
-        let options = InitOptions { single_writer: true, ..InitOptions::default() };
-        let repository = Repository::init(shelf.clone(), world.clone(), options).await.unwrap();
+        let created = "2026-01-01T00:00:00Z".to_owned();
+        let config = RepositoryConfig::new(RepositoryId([9; 16]), Chunking::default(), writers, created);
+        shelf.plant(Key::repository().as_str(), config.to_bytes().unwrap());
+        let repository = Repository::open(shelf.clone(), world.clone()).await.unwrap();
         shelf.take_calls();
         Self { shelf, world, repository }
     }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use everstep_format::decision::Decision;
 use everstep_format::id::{AttemptId, SessionId};
 use everstep_format::intent::Intent;
-use everstep_format::key::Key;
+use everstep_format::key::{Key, Prefix};
 use everstep_format::name::{Ordinal, Step};
+use everstep_format::repository::WriterMode;
 use everstep_repo::{AttemptState, CommitOutcome, Parents, RepoError};
 use tokio::sync::Barrier;
 
@@ -51,6 +53,32 @@ async fn a_zombies_claim_above_the_fence_is_stepped_over() {
     (stranger.step, stranger.world_size) = (Some(Step(9)), 1);
     stage.shelf.plant(Key::intent(&run(), Ordinal(2)).as_str(), stranger.to_bytes().unwrap());
     assert_eq!(save(&mut session, 1).await.unwrap().manifest.ordinal, Ordinal(3));
+}
+
+/// Where create overwrites, a COMMIT that was on its way when its attempt was aborted can replace the ABORT.
+#[tokio::test]
+async fn in_single_writer_mode_a_late_commit_that_replaces_an_abort_does_not_count() {
+    let stage = Stage::made_for(WriterMode::SingleWriter).await;
+    let mut dead = stage.session(now("a")).await;
+    let good = save(&mut dead, 1).await.unwrap();
+    let attempt = dead.begin(Step(2), 1, Parents::Latest).await.unwrap();
+    stage.session(now("b")).await;
+    assert_eq!(latest(&stage).await.unwrap().1, Step(1));
+
+    let mut manifest = good.manifest.as_ref().clone();
+    (manifest.ordinal, manifest.attempt, manifest.step) = (attempt.ordinal, attempt.id, Step(2));
+    let late = Decision::commit(manifest).to_bytes(&run(), attempt.ordinal).unwrap();
+    stage.shelf.plant(Key::decision(&run(), attempt.ordinal).as_str(), late);
+    assert_eq!(latest(&stage).await.unwrap().1, Step(1));
+}
+
+#[tokio::test]
+async fn where_create_is_atomic_an_abort_writes_no_marker() {
+    let stage = Stage::new().await;
+    let mut dead = stage.session(now("a")).await;
+    dead.begin(Step(1), 1, Parents::Latest).await.unwrap();
+    stage.session(now("b")).await;
+    assert!(stage.shelf.keys(Prefix::expired(&run()).as_str()).is_empty());
 }
 
 impl Stage {
