@@ -28,5 +28,5 @@ bench: ## figures with references measured in the same run
 	scripts/bench.sh
 
 fixtures: ## write fixtures/draft and fixtures/vectors anew (1-draft may still break; a released format never changes)
-	EVERSTEP_WRITE_FIXTURES=1 cargo test --locked -p everstep-tests --test fixtures
-	EVERSTEP_WRITE_FIXTURES=1 cargo test --locked -p everstep-format vectors
+	EVERSTEP_WRITE_FIXTURES=1 cargo test --workspace --locked --test fixtures
+	EVERSTEP_WRITE_VECTORS=1 cargo test --workspace --locked --test vectors

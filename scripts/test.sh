@@ -14,15 +14,22 @@ stage() { # NAME BUDGET COMMAND...: budget in minutes, for the reader; it is pri
 }
 
 # The proofs (model and simulation) have a share of their own; every other test of the workspace is in the Rust share.
-proofs=(--test model --test simulation)
-others=$(find tests/tests -mindepth 1 -maxdepth 1 -type d -printf '--test %f\n' | grep -vE ' (model|simulation)$' | sort)
-rust_tests() {
-    cargo test --locked --no-fail-fast --workspace --exclude everstep-tests
-    # shellcheck disable=SC2086 # one word per option and name
-    cargo test --locked --no-fail-fast -p everstep-tests --lib $others
+# Always the whole workspace, with the targets named: another choice of packages means other features of the shared
+# dependencies, and so a second build of them.
+named_tests() {
+    local folder
+    for folder in crates/*/tests/* tests/tests/*; do
+        [ -e "$folder/main.rs" ] || [[ $folder == *.rs ]] || continue
+        printf -- '--test %s\n' "$(basename "$folder" .rs)"
+    done | grep -vE ' (model|simulation)$'
 }
-proofs() { cargo test --locked --no-fail-fast -p everstep-tests "${proofs[@]}"; }
-long_tests() { EVERSTEP_SEEDS=100000 cargo test --locked --no-fail-fast -p everstep-tests -- --include-ignored; }
+rust_tests() {
+    # shellcheck disable=SC2046 # one word per option and name
+    cargo test --workspace --locked --no-fail-fast --lib --bins --examples $(named_tests)
+    cargo test --workspace --locked --no-fail-fast --doc
+}
+proofs() { cargo test --workspace --locked --no-fail-fast --test model --test simulation; }
+long_tests() { EVERSTEP_SEEDS=100000 cargo test --workspace --locked --no-fail-fast -- --include-ignored; }
 
 stage tools 2m scripts/install-test-tools.sh
 stage build 14m cargo build --workspace --all-targets --locked --quiet

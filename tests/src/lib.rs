@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "nothing here runs outside tests")]
 
 pub mod conformance;
+pub mod names;
 pub mod servers;

@@ -1,6 +1,6 @@
 //! Prints how fast this machine encodes and decodes chunks, next to memcpy and BLAKE3 in the same run.
 //!
-//! `cargo run -p everstep-format --example codec_speed`: GB of raw bytes per second on one thread, the best
+//! `cargo run --example codec_speed`: GB of raw bytes per second on one thread, the best
 //! of a few passes over 8 MiB chunks of normally distributed numbers. A name as argument measures that kind
 //! alone.
 

@@ -1,4 +1,4 @@
-//! Prints what an index costs: `cargo run -p everstep-format --example index_size [ROWS]`.
+//! Prints what an index costs: `cargo run --example index_size [ROWS]`.
 
 use std::time::Duration;
 

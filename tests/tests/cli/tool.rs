@@ -20,7 +20,7 @@ pub(crate) struct Answer {
 pub(crate) fn binary() -> PathBuf {
     let test = std::env::current_exe().expect("this test is a file");
     let found = test.ancestors().nth(2).expect("target/debug/deps").join("ckpt-inspect");
-    assert!(found.exists(), "{} is missing; run `cargo build -p ckpt-inspect` first", found.display());
+    assert!(found.exists(), "{} is missing; run `cargo build --workspace --bins` first", found.display());
     found
 }
 

@@ -22,7 +22,7 @@ use site::Tally;
 const SEEDS: u64 = 2400;
 /// Seeds within which a lie of the store must show.
 const MOST_LIES: u64 = 1000;
-const REPLAY: &str = "cargo test -p everstep-tests --test simulation -- --nocapture";
+const REPLAY: &str = "cargo test --workspace --test simulation -- --nocapture";
 
 /// The calling thread as a pool of one, so that no thread's timing can show. Made at most once per thread.
 fn own_pool() -> &'static ThreadPool {

@@ -1,7 +1,7 @@
 //! The test vectors of `fixtures/vectors`: every one is read back and, where the encoding leaves no freedom,
 //! written again byte for byte.
 //!
-//! `EVERSTEP_WRITE_VECTORS=1 cargo test -p everstep-format --test vectors` writes the files anew. Do that
+//! `EVERSTEP_WRITE_VECTORS=1 cargo test --workspace --test vectors` writes the files anew. Do that
 //! only for a deliberate change of the format, and read the difference: other readers are tested against
 //! these files.
 
