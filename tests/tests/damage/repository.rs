@@ -266,7 +266,7 @@ fn state(contents: &Contents) -> State<'_> {
 /// Small blocks and small packs, so that a small state has many of both.
 pub(crate) async fn empty() -> Repository {
     let chunking = Chunking { block_elements: 1024, block_bytes: 4096, overrides: vec![] };
-    let options = InitOptions { chunking, single_writer: true };
+    let options = InitOptions { chunking, single_writer: false };
     Repository::init(Arc::new(MemoryStore::private()), Arc::new(SystemWorld::new()), options).await.unwrap()
 }
 

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use futures::StreamExt as _;
-use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use super::Disk;
@@ -61,8 +62,8 @@ struct State {
     lost: BTreeMap<String, Failure>,
     /// Directories whose flush failed, for good: which of their entries are on disk is not known.
     lost_directories: BTreeMap<String, Failure>,
-    /// Directories known to be entered in the directory above them on disk, by device and inode.
-    entered: HashMap<String, (u64, u64)>,
+    /// Directories known to be entered in the directory above them on disk.
+    entered: HashMap<String, Identity>,
 }
 
 #[derive(Debug)]
@@ -267,8 +268,16 @@ async fn all<T>(tasks: impl Iterator<Item = tokio::task::JoinHandle<T>>) -> Resu
     Ok(results)
 }
 
-fn identity(tree: &Tree, name: &str) -> Result<(u64, u64), Failure> {
-    let directory = tree.directory(name)?;
-    let stat = fstat(&directory).map_err(|e| Failure::new(e, "look at", tree.path(name)))?;
-    Ok((stat.st_dev, stat.st_ino))
+/// Which directory it is. An inode number alone is given out again; with the time of birth it is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    born: Option<SystemTime>,
+}
+
+fn identity(tree: &Tree, name: &str) -> Result<Identity, Failure> {
+    let directory = File::from(tree.directory(name)?);
+    let about = directory.metadata().map_err(|e| Failure::io(&e, "look at", tree.path(name)))?;
+    Ok(Identity { device: about.dev(), inode: about.ino(), born: about.created().ok() })
 }
