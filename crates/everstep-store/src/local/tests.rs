@@ -148,7 +148,7 @@ async fn c27_foreign_names_are_strays_and_stop_nothing() {
 
 #[tokio::test]
 async fn a_listing_is_sorted_as_keys_are_and_not_as_directories_are() {
-    let Home { store, .. } = home();
+    let Home { store, root: _root } = home();
     let sorted = ["runs/a-b/x", "runs/a.b", "runs/a/b", "runs/a0/x", "runs/ab"];
     for name in sorted.iter().rev() {
         store.put(&key(name), body("x"), Class::Bulk).await.unwrap();
@@ -225,7 +225,7 @@ async fn deleting_the_last_object_of_a_directory_removes_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_put_does_not_mind_that_a_delete_takes_its_directory_away() {
-    let Home { store, .. } = home();
+    let Home { store, root: _root } = home();
     let worker = |number: u32| {
         let store = store.clone();
         async move {
@@ -260,7 +260,7 @@ async fn a_root_that_is_no_directory_is_refused_and_a_missing_one_is_empty_until
 
 #[tokio::test]
 async fn a_key_below_a_file_is_not_found_and_cannot_be_written() {
-    let Home { store, .. } = home();
+    let Home { store, root: _root } = home();
     store.put(&key("a"), body("x"), Class::Bulk).await.unwrap();
     assert!(store.put(&key("a/b"), body("x"), Class::Bulk).await.is_err());
     assert!(store.delete(&[key("a/b")]).await.unwrap()[0].result.is_ok());
