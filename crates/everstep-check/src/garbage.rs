@@ -60,7 +60,10 @@ pub(crate) fn judge(
         let (attempt, is_pack) = match key.kind() {
             Some(StoredKind::Pack(address)) if !uses.packs.contains_key(&address) => (address.attempt, true),
             Some(
-                StoredKind::Index(attempt, _) | StoredKind::Refs(attempt, _) | StoredKind::Part(attempt, _),
+                StoredKind::Index(attempt, _)
+                | StoredKind::Refs(attempt, _)
+                | StoredKind::Part(attempt, ..)
+                | StoredKind::Failed(attempt, _),
             ) if !kept.contains(key) => (attempt, false),
             _ => continue,
         };

@@ -40,18 +40,32 @@ pub enum StoredKind {
     Index(AttemptId, ContentHash),
     /// `index/<attempt>/<hash>.refs`
     Refs(AttemptId, ContentHash),
-    /// `index/<attempt>/part-<rank>.parquet`
-    Part(AttemptId, Rank),
+    /// `index/<attempt>/part-<rank>-<hash>.parquet`
+    Part(AttemptId, Rank, ContentHash),
+    /// `index/<attempt>/failed-<rank>.json`
+    Failed(AttemptId, Rank),
     /// `packs/<xx>/<attempt>/<rank>-<pack>`
     Pack(PackAddress),
     /// `sessions/<id>`
     Session(SessionId),
     /// `alive/<attempt>`
     Alive(AttemptId),
+    /// `cards/<session>/<save>.card`
+    Card(SessionId, u64),
+    /// `cards/<session>/<save>.outcome`
+    Outcome(SessionId, u64),
+    /// `leases/<id>`
+    Lease(AttemptId),
+    /// `leases/<id>.end`
+    LeaseEnd(AttemptId),
 }
 
 const INDEX_SUFFIX: &str = ".parquet";
 const REFS_SUFFIX: &str = ".refs";
+const FAILED_SUFFIX: &str = ".json";
+const CARD_SUFFIX: &str = ".card";
+const OUTCOME_SUFFIX: &str = ".outcome";
+const END_SUFFIX: &str = ".end";
 
 impl Key {
     /// `everstep.json`
@@ -84,9 +98,14 @@ impl Key {
         Self(format!("index/{attempt}/{hash}{REFS_SUFFIX}"))
     }
 
-    /// `index/<attempt>/part-<rank>.parquet`
-    pub fn part(attempt: AttemptId, rank: Rank) -> Self {
-        Self(format!("index/{attempt}/part-{rank}{INDEX_SUFFIX}"))
+    /// `index/<attempt>/part-<rank>-<hash>.parquet`
+    pub fn part(attempt: AttemptId, rank: Rank, hash: ContentHash) -> Self {
+        Self(format!("index/{attempt}/part-{rank}-{hash}{INDEX_SUFFIX}"))
+    }
+
+    /// `index/<attempt>/failed-<rank>.json`
+    pub fn failed(attempt: AttemptId, rank: Rank) -> Self {
+        Self(format!("index/{attempt}/failed-{rank}{FAILED_SUFFIX}"))
     }
 
     /// `packs/<xx>/<attempt>/<rank>-<pack>`
@@ -103,6 +122,26 @@ impl Key {
     /// `alive/<attempt>`
     pub fn alive(attempt: AttemptId) -> Self {
         Self(format!("alive/{attempt}"))
+    }
+
+    /// `cards/<session>/<save>.card`, where `save` counts the saves of the session.
+    pub fn card(session: SessionId, save: u64) -> Self {
+        Self(format!("cards/{session}/{save}{CARD_SUFFIX}"))
+    }
+
+    /// `cards/<session>/<save>.outcome`
+    pub fn outcome(session: SessionId, save: u64) -> Self {
+        Self(format!("cards/{session}/{save}{OUTCOME_SUFFIX}"))
+    }
+
+    /// `leases/<id>`
+    pub fn lease(id: AttemptId) -> Self {
+        Self(format!("leases/{id}"))
+    }
+
+    /// `leases/<id>.end`
+    pub fn lease_end(id: AttemptId) -> Self {
+        Self(format!("leases/{id}{END_SUFFIX}"))
     }
 
     /// `probe/<name>`: keys of the store probe, removed by it.
@@ -134,6 +173,8 @@ impl Key {
             ["packs", _, attempt, name] => pack_kind(attempt, name)?,
             ["sessions", id] => StoredKind::Session(id.parse().ok()?),
             ["alive", id] => StoredKind::Alive(id.parse().ok()?),
+            ["cards", session, name] => card_kind(session.parse().ok()?, name)?,
+            ["leases", name] => lease_kind(name)?,
             _ => return None,
         };
         // One spelling per object: "007" or a wrong shard is a stray.
@@ -151,10 +192,15 @@ impl StoredKind {
             Self::Expired(run, n) => Key::expired(run, *n),
             Self::Index(attempt, hash) => Key::index(*attempt, *hash),
             Self::Refs(attempt, hash) => Key::refs(*attempt, *hash),
-            Self::Part(attempt, rank) => Key::part(*attempt, *rank),
+            Self::Part(attempt, rank, hash) => Key::part(*attempt, *rank, *hash),
+            Self::Failed(attempt, rank) => Key::failed(*attempt, *rank),
             Self::Pack(address) => Key::pack(address),
             Self::Session(id) => Key::session(*id),
             Self::Alive(id) => Key::alive(*id),
+            Self::Card(session, save) => Key::card(*session, *save),
+            Self::Outcome(session, save) => Key::outcome(*session, *save),
+            Self::Lease(id) => Key::lease(*id),
+            Self::LeaseEnd(id) => Key::lease_end(*id),
         }
     }
 }
@@ -193,6 +239,16 @@ impl Prefix {
     /// `sessions/`
     pub fn sessions() -> Self {
         Self("sessions/".to_owned())
+    }
+
+    /// `cards/<session>/`
+    pub fn cards_of(session: SessionId) -> Self {
+        Self(format!("cards/{session}/"))
+    }
+
+    /// `leases/`
+    pub fn leases() -> Self {
+        Self("leases/".to_owned())
     }
 
     /// `probe/`
@@ -250,10 +306,31 @@ fn index_kind(attempt: AttemptId, name: &str) -> Option<StoredKind> {
     if let Some(hash) = name.strip_suffix(REFS_SUFFIX) {
         return Some(StoredKind::Refs(attempt, hash.parse().ok()?));
     }
+    if let Some(rank) = name.strip_prefix("failed-") {
+        return Some(StoredKind::Failed(attempt, Rank(rank.strip_suffix(FAILED_SUFFIX)?.parse().ok()?)));
+    }
     let stem = name.strip_suffix(INDEX_SUFFIX)?;
     match stem.strip_prefix("part-") {
-        Some(rank) => Some(StoredKind::Part(attempt, Rank(rank.parse().ok()?))),
+        Some(part) => {
+            let (rank, hash) = part.split_once('-')?;
+            Some(StoredKind::Part(attempt, Rank(rank.parse().ok()?), hash.parse().ok()?))
+        }
         None => Some(StoredKind::Index(attempt, stem.parse().ok()?)),
+    }
+}
+
+fn card_kind(session: SessionId, name: &str) -> Option<StoredKind> {
+    let number = |text: &str| text.parse().ok();
+    match name.strip_suffix(CARD_SUFFIX) {
+        Some(save) => Some(StoredKind::Card(session, number(save)?)),
+        None => Some(StoredKind::Outcome(session, number(name.strip_suffix(OUTCOME_SUFFIX)?)?)),
+    }
+}
+
+fn lease_kind(name: &str) -> Option<StoredKind> {
+    match name.strip_suffix(END_SUFFIX) {
+        Some(id) => Some(StoredKind::LeaseEnd(id.parse().ok()?)),
+        None => Some(StoredKind::Lease(name.parse().ok()?)),
     }
 }
 

@@ -16,10 +16,15 @@ fn every_kind() -> Vec<StoredKind> {
         StoredKind::Expired(run(&"z".repeat(128)), Ordinal::LAST),
         StoredKind::Index(attempt, hash),
         StoredKind::Refs(attempt, hash),
-        StoredKind::Part(attempt, Rank(0)),
+        StoredKind::Part(attempt, Rank(0), hash),
         StoredKind::Pack(address),
         StoredKind::Session(SessionId([9; 16])),
         StoredKind::Alive(attempt),
+        StoredKind::Failed(attempt, Rank(12)),
+        StoredKind::Card(SessionId([9; 16]), 3),
+        StoredKind::Outcome(SessionId([9; 16]), u64::MAX),
+        StoredKind::Lease(attempt),
+        StoredKind::LeaseEnd(attempt),
     ]
 }
 
@@ -39,10 +44,15 @@ fn keys_are_spelled_as_in_the_specification() {
     assert_eq!(key(1), "runs/a-1/intents/00000000000000000001");
     assert_eq!(key(4), format!("index/{id}/{}.parquet", "01".repeat(32)));
     assert_eq!(key(5), format!("index/{id}/{}.refs", "01".repeat(32)));
-    assert_eq!(key(6), format!("index/{id}/part-0.parquet"));
+    assert_eq!(key(6), format!("index/{id}/part-0-{}.parquet", "01".repeat(32)));
     let shard = blake3::hash(&[&[0xab; 16][..], &[15]].concat()).as_bytes()[0];
     assert_eq!(key(7), format!("packs/{shard:02x}/{id}/4294967295-{}", "fe".repeat(32)));
     assert_eq!(key(8), format!("sessions/{}", "09".repeat(16)));
+    assert_eq!(key(10), format!("index/{id}/failed-12.json"));
+    assert_eq!(key(11), format!("cards/{}/3.card", "09".repeat(16)));
+    assert_eq!(key(12), format!("cards/{}/18446744073709551615.outcome", "09".repeat(16)));
+    assert_eq!(key(13), format!("leases/{id}"));
+    assert_eq!(key(14), format!("leases/{id}.end"));
 }
 
 /// C27: entries that are not ours, or not in our one spelling, are strays and nothing else.
@@ -67,8 +77,13 @@ fn c27_strays_stand_for_nothing() {
         "runs/a/intents/00000000000000000001-1".to_owned(),
         "runs/_pins/intents/00000000000000000001".to_owned(),
         "runs/a/intents/000000000000000000+1".to_owned(),
-        format!("index/{id}/part-01.parquet"),
-        format!("index/{id}/part-4294967296.parquet"),
+        format!("index/{id}/part-0.parquet"),
+        format!("index/{id}/part-01-{}.parquet", "01".repeat(32)),
+        format!("index/{id}/part-4294967296-{}.parquet", "01".repeat(32)),
+        format!("index/{id}/failed-01.json"),
+        format!("cards/{id}/03.card"),
+        format!("cards/{id}/3"),
+        format!("leases/{id}.end.end"),
         format!("index/{id}/x.parquet"),
         format!("index/{id}"),
         format!("sessions/{id}0"),
