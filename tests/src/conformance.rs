@@ -368,7 +368,7 @@ async fn the_longest_keys_fit(store: SharedStore) {
         Key::decision(&longest_run, Ordinal(u64::MAX)),
         Key::pack(&pack),
         Key::index(attempt, ContentHash([0xff; 32])),
-        Key::part(attempt, Rank(u32::MAX)),
+        Key::part(attempt, Rank(u32::MAX), ContentHash([0xff; 32])),
     ];
     for key in &longest {
         assert!(matches!(store.create(key, body(key.as_str())).await.unwrap(), Create::Created), "{key}");

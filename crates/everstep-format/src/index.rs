@@ -23,6 +23,7 @@ mod decode;
 mod encode;
 mod footer;
 mod pages;
+pub mod part;
 
 const MAGIC: &[u8; 4] = b"PAR1";
 
@@ -42,7 +43,7 @@ pub struct EncodedIndex {
 pub fn write(rows: &[Row]) -> Result<EncodedIndex, FormatError> {
     invariant::rows_are_sorted(rows)?;
     rows.iter().try_for_each(invariant::row_is_sound)?;
-    encode::file(rows)
+    encode::file(rows, &encode::Table { schema: columns::schema(), batch: encode::batch })
 }
 
 /// Reads a whole index file, checking it against `reference` first.

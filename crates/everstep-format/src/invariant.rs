@@ -18,11 +18,11 @@ pub use cover::boxes_cover;
 ///
 /// # Errors
 /// [`FormatError::Invalid`] naming the first pair out of order.
-pub fn rows_are_sorted(rows: &[Row]) -> Result<(), FormatError> {
-    match rows.windows(2).find(|pair| pair[0].sort_key() >= pair[1].sort_key()) {
+pub fn rows_are_sorted<R: AsRef<Row>>(rows: &[R]) -> Result<(), FormatError> {
+    match rows.windows(2).find(|pair| pair[0].as_ref().sort_key() >= pair[1].as_ref().sort_key()) {
         None => Ok(()),
         Some(pair) => {
-            let found = format!("{} before {}", label(&pair[0]), label(&pair[1]));
+            let found = format!("{} before {}", label(pair[0].as_ref()), label(pair[1].as_ref()));
             Err(FormatError::invalid("index", found, "rows sorted by name, rank and offset, each once"))
         }
     }
@@ -72,6 +72,39 @@ pub fn rows_refer_to(
 /// # Errors
 /// [`FormatError::Invalid`] or [`FormatError::TooLarge`], naming tensor and box.
 pub fn row_is_sound(row: &Row) -> Result<(), FormatError> {
+    state_is_described(row)?;
+    match &row.piece {
+        None if row.bounds.is_empty() => Ok(()),
+        Some(piece) if !row.bounds.is_empty() => piece_fits(row, piece),
+        _ => Err(FormatError::invalid("row", label(row), "a chunk exactly when the box has elements")),
+    }
+}
+
+/// What one row of a part must keep: as one of an index, but a box may be without a chunk where `own` says the hash of
+/// its bytes, which another rank stores; and a piece that is not all of its chunk has its own hash beside it.
+///
+/// # Errors
+/// [`FormatError::Invalid`] or [`FormatError::TooLarge`], naming tensor and box.
+pub fn part_row_is_sound(row: &Row, own: Option<ChunkId>) -> Result<(), FormatError> {
+    state_is_described(row)?;
+    let hashes_fit = match &row.piece {
+        None => own.is_some() != row.bounds.is_empty(),
+        Some(piece) => {
+            piece_fits(row, piece)?;
+            let is_whole = row.byte_len() == Some(piece.raw_len);
+            !row.bounds.is_empty() && own.is_none() == is_whole
+        }
+    };
+    if hashes_fit {
+        return Ok(());
+    }
+    let rule =
+        "a chunk or a hash of its own bytes for a box with elements, and both where the chunk has more bytes";
+    Err(FormatError::invalid("row of a part", label(row), rule))
+}
+
+/// Name, shape, type and box of a row.
+fn state_is_described(row: &Row) -> Result<(), FormatError> {
     FormatError::within("bytes of a name", row.name.len() as u64, limits::STATE_NAME_BYTES as u64)?;
     FormatError::within("dimensions of a tensor", row.shape.len() as u64, limits::DIMENSIONS as u64)?;
     FormatError::within(
@@ -95,11 +128,7 @@ pub fn row_is_sound(row: &Row) -> Result<(), FormatError> {
             "tensors have a dtype; objects are value or bytes, of one dimension",
         ));
     }
-    match &row.piece {
-        None if row.bounds.is_empty() => Ok(()),
-        Some(piece) if !row.bounds.is_empty() => piece_fits(row, piece),
-        _ => Err(FormatError::invalid("row", label(row), "a chunk exactly when the box has elements")),
-    }
+    Ok(())
 }
 
 fn piece_fits(row: &Row, piece: &Piece) -> Result<(), FormatError> {

@@ -29,3 +29,4 @@ pub mod session;
 pub mod value;
 
 pub use error::FormatError;
+pub use index::part;

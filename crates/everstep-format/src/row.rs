@@ -131,6 +131,12 @@ impl Row {
     }
 }
 
+impl AsRef<Row> for Row {
+    fn as_ref(&self) -> &Row {
+        self
+    }
+}
+
 impl Location {
     /// The id of the pack.
     pub fn pack_id(&self) -> PackId {

@@ -8,6 +8,7 @@
 mod copy;
 mod entry;
 mod error;
+mod estimate;
 mod fetch;
 mod object;
 mod options;
@@ -20,6 +21,7 @@ mod select;
 
 pub use entry::Entry;
 pub use error::{Difference, RestoreError};
+pub use estimate::Estimate;
 pub use object::{Content, StoredObject};
 pub use options::{Progress, RestoreOptions, RestoreReport, Settings, Target, Tools};
 pub use reader::CheckpointReader;

@@ -141,7 +141,7 @@ impl CheckpointReader {
         }
     }
 
-    async fn not_found(&self, name: &str) -> Result<RestoreError, RestoreError> {
+    pub(crate) async fn not_found(&self, name: &str) -> Result<RestoreError, RestoreError> {
         let rows = self.rows().await?;
         let last = |name: &str| name.rsplit('.').next().map(str::to_lowercase);
         let alike = by_name(&rows)

@@ -3,7 +3,7 @@
 use everstep_format::FormatError;
 use everstep_format::bounds::Bounds;
 use everstep_format::key::Key;
-use everstep_format::name::{Ordinal, RunName};
+use everstep_format::name::{Ordinal, Rank, RunName};
 use everstep_repo::RepoError;
 use everstep_store::StoreError;
 
@@ -85,6 +85,34 @@ pub enum SaveError {
         tensor: String,
         /// The part of the box in which they differ.
         bounds: Bounds,
+    },
+    /// Two ranks hold replicas of one box that differ.
+    #[error(
+        "ranks {first} and {second} hold replicas of {tensor:?} that differ in {bounds}: all ranks that hold a box must \
+         hold the same bytes"
+    )]
+    RankReplicas {
+        /// The tensor or object.
+        tensor: String,
+        /// The piece in which they differ.
+        bounds: Bounds,
+        /// One rank.
+        first: Rank,
+        /// The other.
+        second: Rank,
+    },
+    /// Ranks hold a box that none of them stored.
+    #[error(
+        "{bounds} of {tensor:?} is held by the ranks {ranks}, but the rank that should have stored it holds no such \
+         box: all ranks must name the same set of replicas"
+    )]
+    Unstored {
+        /// The tensor or object.
+        tensor: String,
+        /// The piece.
+        bounds: Bounds,
+        /// Ranks that hold it, for people.
+        ranks: String,
     },
     /// Metadata, index or refs beyond what the format can hold.
     #[error(transparent)]

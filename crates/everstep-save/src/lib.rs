@@ -15,6 +15,7 @@ pub mod error;
 mod gather;
 mod item;
 pub mod known;
+pub mod merge;
 pub mod options;
 mod packer;
 mod plan;

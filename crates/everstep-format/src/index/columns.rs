@@ -23,6 +23,9 @@ pub(super) const PACK_OFFSET: &str = "pack_offset";
 pub(super) const STORED_LEN: &str = "stored_len";
 pub(super) const CODEC: &str = "codec";
 
+/// Of parts alone.
+pub(super) const OWN: &str = "own";
+
 pub(super) const TENSOR: &str = "tensor";
 pub(super) const OBJECT: &str = "object";
 
@@ -55,6 +58,13 @@ pub(super) const ALL: [&str; 18] = [
 /// A list of 64-bit numbers.
 pub(super) fn numbers() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::UInt64, false))
+}
+
+/// The schema of a part: that of an index, and one column more.
+pub(super) fn part_schema() -> Arc<Schema> {
+    let own = Arc::new(Field::new(OWN, DataType::FixedSizeBinary(32), true));
+    let fields: Vec<Arc<Field>> = schema().fields().iter().cloned().chain([own]).collect();
+    Arc::new(Schema::new(fields))
 }
 
 /// The schema in the order of the specification.

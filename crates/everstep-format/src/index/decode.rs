@@ -59,9 +59,23 @@ impl Source<'_> {
     /// Its rows.
     pub(super) fn rows(&self) -> Result<Vec<Row>, FormatError> {
         self.check_pages()?;
-        let rows = rows_of(&self.batches(&columns::ALL, 0..self.row_count())?)?;
+        let rows = sound_rows(&self.batches(&columns::ALL, 0..self.row_count())?)?;
         invariant::rows_are_sorted(&rows).map_err(|e| bad("sorted rows", e.to_string()))?;
         Ok(rows)
+    }
+
+    /// Its rows, as those of a part: not checked yet, each with the hash of its own bytes.
+    pub(super) fn part_rows(&self) -> Result<Vec<(Row, Option<ChunkId>)>, FormatError> {
+        self.check_pages()?;
+        let names: Vec<&str> = columns::ALL.into_iter().chain([columns::OWN]).collect();
+        let batches = self.batches(&names, 0..self.row_count())?;
+        let mut own = Vec::with_capacity(self.row_count());
+        for batch in &batches {
+            let column = batch.column_by_name(columns::OWN).and_then(AsArray::as_fixed_size_binary_opt);
+            let column = column.ok_or_else(|| missing(columns::OWN))?;
+            own.extend((0..batch.num_rows()).map(|i| fixed(column, i).map(ChunkId)));
+        }
+        Ok(rows_of(&batches)?.into_iter().zip(own).collect())
     }
 
     /// Its rows of one name: only names are decoded first, then the other columns for what was found.
@@ -71,7 +85,7 @@ impl Source<'_> {
         if found.is_empty() {
             return Ok(Vec::new());
         }
-        let mut rows = rows_of(&self.batches(&columns::ALL, found)?)?;
+        let mut rows = sound_rows(&self.batches(&columns::ALL, found)?)?;
         rows.retain(|row| &*row.name == name);
         Ok(rows)
     }
@@ -98,6 +112,20 @@ impl Source<'_> {
                 .map(|batch| Ok(batch?))
                 .collect()
         })
+    }
+}
+
+fn sound_rows(batches: &[RecordBatch]) -> Result<Vec<Row>, FormatError> {
+    let rows = rows_of(batches)?;
+    rows.iter().try_for_each(|row| invariant::row_is_sound(row).map_err(as_corrupt))?;
+    Ok(rows)
+}
+
+/// A rule that stored rows break.
+pub(super) fn as_corrupt(error: FormatError) -> FormatError {
+    match error {
+        FormatError::Invalid { what, found, expected } => FormatError::corrupt(what, 0, expected, found),
+        other => other,
     }
 }
 
@@ -249,7 +277,7 @@ impl<'a> Columns<'a> {
     }
 
     fn row(&self, i: usize) -> Result<Row, FormatError> {
-        let row = Row {
+        Ok(Row {
             name: self.name.get(i).ok_or_else(|| missing(columns::NAME))?,
             kind: self.kind(i)?,
             element: ElementType::from_name(&self.dtype.get(i).ok_or_else(|| missing(columns::DTYPE))?),
@@ -261,12 +289,7 @@ impl<'a> Columns<'a> {
             alias_of: self.alias_of.get(i),
             rank: value(self.rank, i).map(Rank),
             piece: self.piece(i)?,
-        };
-        invariant::row_is_sound(&row).map_err(|e| match e {
-            FormatError::Invalid { what, found, expected } => FormatError::corrupt(what, 0, expected, found),
-            other => other,
-        })?;
-        Ok(row)
+        })
     }
 
     fn kind(&self, i: usize) -> Result<Kind, FormatError> {

@@ -6,6 +6,7 @@ use arrow_array::{
     ArrayRef, FixedSizeBinaryArray, ListArray, RecordBatch, StringArray, UInt8Array, UInt32Array, UInt64Array,
 };
 use arrow_buffer::OffsetBuffer;
+use arrow_schema::Schema;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -21,10 +22,16 @@ use crate::id::ContentHash;
 use crate::row::{Kind, Piece, Row};
 use crate::{FormatError, limits, repository};
 
-/// A whole index file.
-pub(super) fn file(rows: &[Row]) -> Result<EncodedIndex, FormatError> {
+/// The columns that one kind of table has, and how a row group of them is made.
+pub(super) struct Table<R> {
+    pub(super) schema: Arc<Schema>,
+    pub(super) batch: fn(&[R]) -> Result<RecordBatch, ParquetError>,
+}
+
+/// A whole file.
+pub(super) fn file<R: AsRef<Row>>(rows: &[R], table: &Table<R>) -> Result<EncodedIndex, FormatError> {
     let bytes = Bytes::from(
-        parquet(rows).map_err(|e| FormatError::invalid("index", e.to_string(), "writable rows"))?,
+        parquet(rows, table).map_err(|e| FormatError::invalid("index", e.to_string(), "writable rows"))?,
     );
     let footer_offset = footer_offset(&bytes);
     let footer = &bytes[usize::try_from(footer_offset).unwrap_or(usize::MAX).min(bytes.len())..];
@@ -40,13 +47,13 @@ pub(super) fn file(rows: &[Row]) -> Result<EncodedIndex, FormatError> {
     Ok(EncodedIndex { bytes, reference })
 }
 
-fn parquet(rows: &[Row]) -> Result<Vec<u8>, ParquetError> {
+fn parquet<R: AsRef<Row>>(rows: &[R], table: &Table<R>) -> Result<Vec<u8>, ParquetError> {
     let options = ArrowWriterOptions::new().with_properties(properties()?).with_skip_arrow_metadata(true);
-    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), columns::schema(), options)?;
+    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), table.schema.clone(), options)?;
     let mut groups = Vec::new();
     let mut start = MAGIC.len();
     for group in groups_of(rows) {
-        writer.write(&batch(group)?)?;
+        writer.write(&(table.batch)(group)?)?;
         writer.flush()?;
         writer.sync()?;
         let end = writer.bytes_written();
@@ -73,14 +80,14 @@ impl IntoInnerAfterClose for ArrowWriter<Vec<u8>> {
 }
 
 /// The last eight bytes are the length of the metadata and the closing magic.
-fn footer_offset(file: &[u8]) -> u64 {
+pub(super) fn footer_offset(file: &[u8]) -> u64 {
     let tail =
         file.last_chunk::<8>().map_or(0, |tail| u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
     (file.len() as u64).saturating_sub(u64::from(tail) + 8)
 }
 
-fn entry(rows: &[Row], start: usize, bytes: &[u8]) -> Entry {
-    let name = |row: Option<&Row>| row.map(|row| row.name.to_string()).unwrap_or_default();
+fn entry<R: AsRef<Row>>(rows: &[R], start: usize, bytes: &[u8]) -> Entry {
+    let name = |row: Option<&R>| row.map(|row| row.as_ref().name.to_string()).unwrap_or_default();
     Entry {
         first: name(rows.first()),
         last: name(rows.last()),
@@ -92,11 +99,11 @@ fn entry(rows: &[Row], start: usize, bytes: &[u8]) -> Entry {
 }
 
 /// Row groups of at most [`limits::INDEX_GROUP_ROWS`] rows, fewer where names or shapes are very long.
-fn groups_of(mut rows: &[Row]) -> impl Iterator<Item = &[Row]> {
+fn groups_of<R: AsRef<Row>>(mut rows: &[R]) -> impl Iterator<Item = &[R]> {
     std::iter::from_fn(move || {
         let mut weight = 0;
-        let fits = |row: &&Row| {
-            weight += row_weight(row);
+        let fits = |row: &&R| {
+            weight += row_weight((*row).as_ref());
             weight <= limits::INDEX_GROUP_TARGET_BYTES
         };
         let count = rows.iter().take(limits::INDEX_GROUP_ROWS).take_while(fits).count().max(1);
@@ -116,8 +123,8 @@ fn row_weight(row: &Row) -> usize {
 /// row groups). Nothing in here depends on time, host or library version.
 fn properties() -> Result<WriterProperties, ParquetError> {
     let column = |name: &str| ColumnPath::from(name);
-    let hashes = [columns::CHUNK, columns::PACK, columns::WRITER_ATTEMPT];
-    let varied = [columns::CHUNK, columns::PACK_OFFSET, columns::STORED_LEN];
+    let hashes = [columns::CHUNK, columns::PACK, columns::WRITER_ATTEMPT, columns::OWN];
+    let varied = [columns::CHUNK, columns::PACK_OFFSET, columns::STORED_LEN, columns::OWN];
     let mut builder = WriterProperties::builder()
         .set_created_by("everstep".to_owned())
         .set_max_row_group_row_count(None)
@@ -142,30 +149,36 @@ fn properties() -> Result<WriterProperties, ParquetError> {
 /// Above what a row group has in one column, so that a dictionary never overflows half-way.
 const PAGE_BYTES: usize = 2 * limits::INDEX_GROUP_TARGET_BYTES;
 
+/// The columns of an index.
 pub(super) fn batch(rows: &[Row]) -> Result<RecordBatch, ParquetError> {
-    let columns = [state_columns(rows), chunk_columns(rows)?].concat();
-    Ok(RecordBatch::try_new(columns::schema(), columns)?)
+    Ok(RecordBatch::try_new(columns::schema(), row_columns(rows)?)?)
 }
 
-fn state_columns(rows: &[Row]) -> Vec<ArrayRef> {
+/// The columns that an index and a part have in common.
+pub(super) fn row_columns<R: AsRef<Row>>(rows: &[R]) -> Result<Vec<ArrayRef>, ParquetError> {
+    Ok([state_columns(rows), chunk_columns(rows)?].concat())
+}
+
+fn state_columns<R: AsRef<Row>>(rows: &[R]) -> Vec<ArrayRef> {
     let kind = |row: &Row| match row.kind {
         Kind::Tensor => columns::TENSOR,
         Kind::Object => columns::OBJECT,
     };
+    let all = || rows.iter().map(AsRef::as_ref);
     vec![
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| &*row.name))),
-        Arc::new(StringArray::from_iter_values(rows.iter().map(kind))),
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.element.name()))),
+        Arc::new(StringArray::from_iter_values(all().map(|row| &*row.name))),
+        Arc::new(StringArray::from_iter_values(all().map(kind))),
+        Arc::new(StringArray::from_iter_values(all().map(|row| row.element.name()))),
         list(rows, |row| &row.shape),
         list(rows, |row| &row.bounds.offset),
         list(rows, |row| &row.bounds.extent),
-        Arc::new(rows.iter().map(|row| row.alias_of.as_deref()).collect::<StringArray>()),
-        Arc::new(rows.iter().map(|row| row.rank.map(|rank| rank.0)).collect::<UInt32Array>()),
+        Arc::new(all().map(|row| row.alias_of.as_deref()).collect::<StringArray>()),
+        Arc::new(all().map(|row| row.rank.map(|rank| rank.0)).collect::<UInt32Array>()),
     ]
 }
 
-fn chunk_columns(rows: &[Row]) -> Result<Vec<ArrayRef>, ParquetError> {
-    let pieces = || rows.iter().map(|row| row.piece.as_ref());
+fn chunk_columns<R: AsRef<Row>>(rows: &[R]) -> Result<Vec<ArrayRef>, ParquetError> {
+    let pieces = || rows.iter().map(|row| row.as_ref().piece.as_ref());
     let number = |of: fn(&Piece) -> u64| -> ArrayRef {
         Arc::new(pieces().map(|p| p.map(of)).collect::<UInt64Array>())
     };
@@ -185,13 +198,14 @@ fn chunk_columns(rows: &[Row]) -> Result<Vec<ArrayRef>, ParquetError> {
     ])
 }
 
-fn list(rows: &[Row], of: fn(&Row) -> &Vec<u64>) -> ArrayRef {
-    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| of(row).len()));
-    let values = UInt64Array::from_iter_values(rows.iter().flat_map(|row| of(row).iter().copied()));
+fn list<R: AsRef<Row>>(rows: &[R], of: fn(&Row) -> &Vec<u64>) -> ArrayRef {
+    let lists = || rows.iter().map(|row| of(row.as_ref()));
+    let offsets = OffsetBuffer::from_lengths(lists().map(Vec::len));
+    let values = UInt64Array::from_iter_values(lists().flatten().copied());
     Arc::new(ListArray::new(columns::numbers(), offsets, Arc::new(values), None))
 }
 
-fn bytes<const N: usize>(
+pub(super) fn bytes<const N: usize>(
     values: impl Iterator<Item = Option<[u8; N]>>,
     size: i32,
 ) -> Result<ArrayRef, ParquetError> {

@@ -22,8 +22,21 @@ pub(super) fn parse(
     FormatError::within("index footer", len, limits::INDEX_FOOTER_BYTES)?;
     expect_len("index footer", tail, len)?;
     expect_hash("index footer", tail, reference.footer_blake3)?;
+    let (groups, metadata) = parse_verified(tail, reference.footer_offset)?;
+    let rows: u64 = groups.iter().map(|group| group.rows).sum();
+    if rows != reference.rows {
+        return Err(bad(format!("{} rows in all", reference.rows), format!("{rows}")));
+    }
+    Ok((groups, metadata))
+}
+
+/// Reads `tail`, whose hash is right and which starts at `offset` of its file.
+pub(super) fn parse_verified(
+    tail: &[u8],
+    offset: u64,
+) -> Result<(Vec<Group>, ArrowReaderMetadata), FormatError> {
     let metadata = parquet_metadata(tail)?;
-    let groups = groups(&metadata, reference)?;
+    let groups = groups(&metadata, offset)?;
     let metadata = decode::guarded("index footer", 0, || arrow_metadata(metadata))?;
     Ok((groups, metadata))
 }
@@ -38,8 +51,8 @@ fn parquet_metadata(tail: &[u8]) -> Result<ParquetMetaData, FormatError> {
     decode::guarded("index footer", 0, || ParquetMetaDataReader::decode_metadata(head))
 }
 
-/// The directory, checked against the parquet metadata and against what the manifest says.
-fn groups(metadata: &ParquetMetaData, reference: &IndexRef) -> Result<Vec<Group>, FormatError> {
+/// The directory, checked against the parquet metadata: row groups up to `footer_offset`.
+fn groups(metadata: &ParquetMetaData, footer_offset: u64) -> Result<Vec<Group>, FormatError> {
     let entries = directory(metadata)?;
     FormatError::within("row groups", entries.len() as u64, limits::INDEX_GROUPS as u64)?;
     if entries.len() != metadata.num_row_groups() {
@@ -55,11 +68,8 @@ fn groups(metadata: &ParquetMetaData, reference: &IndexRef) -> Result<Vec<Group>
         at = group.range.end;
         groups.push(group);
     }
-    let rows: u64 = groups.iter().map(|group| group.rows).sum();
-    if at != reference.footer_offset || rows != reference.rows {
-        let expected =
-            format!("{} rows in row groups up to byte {}", reference.rows, reference.footer_offset);
-        return Err(bad(expected, format!("{rows} rows up to byte {at}")));
+    if at != footer_offset {
+        return Err(bad(format!("row groups up to byte {footer_offset}"), format!("up to byte {at}")));
     }
     Ok(groups)
 }
