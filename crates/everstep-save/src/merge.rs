@@ -4,11 +4,13 @@
 //! must agree with what was stored, and is then dropped.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use everstep_format::id::ChunkId;
+use everstep_format::key::PackAddress;
 use everstep_format::name::Rank;
 use everstep_format::part::PartRow;
-use everstep_format::row::{Location, Row};
+use everstep_format::row::Row;
 use rayon::prelude::*;
 
 use crate::SaveError;
@@ -38,26 +40,57 @@ struct Handed {
 /// # Errors
 /// [`SaveError::RankReplicas`] and [`SaveError::Unstored`]; [`SaveError::Coverage`] and [`SaveError::Invalid`] for
 /// boxes and descriptions that contradict each other; all name tensor and ranks.
-pub fn merge(mut parts: Vec<Part>) -> Result<Vec<Row>, SaveError> {
+pub fn merge(parts: Vec<Part>) -> Result<Vec<Row>, SaveError> {
+    let merged: Vec<Result<Vec<Row>, SaveError>> =
+        by_name(parts).into_par_iter().map(|(_, handed)| merge_name(handed)).collect();
+    let mut rows = Vec::with_capacity(merged.iter().flatten().map(Vec::len).sum());
+    for of_name in merged {
+        rows.append(&mut of_name?);
+    }
+    give_chunks_one_place(&mut rows);
+    Ok(rows)
+}
+
+/// What was handed in under each name, in name order. All ranks have much the same names, so this is cheaper than
+/// sorting their rows.
+fn by_name(mut parts: Vec<Part>) -> Vec<(Arc<str>, Vec<Handed>)> {
     parts.sort_unstable_by_key(|part| part.rank);
-    let handed = |part: Part| {
-        let rank = part.rank;
-        part.rows.into_iter().map(move |row| Handed { rank, row })
-    };
-    let mut all: Vec<Handed> = parts.into_iter().flat_map(handed).collect();
-    // Stable, so that the lowest rank comes first; and quick, since it is made of sorted runs.
-    all.par_sort_by(|a, b| a.row.row.sort_key().cmp(&b.row.row.sort_key()));
-    let mut rows = Vec::with_capacity(all.len());
-    let mut all = all.into_iter().peekable();
-    while let Some(first) = all.next() {
+    let mut names: HashMap<Arc<str>, Vec<Handed>> = HashMap::new();
+    for Part { rank, rows } in parts {
+        for row in rows {
+            let handed = Handed { rank, row };
+            match names.get_mut(&handed.row.row.name) {
+                Some(of_name) => of_name.push(handed),
+                None => drop(names.insert(handed.row.row.name.clone(), vec![handed])),
+            }
+        }
+    }
+    let mut names: Vec<_> = names.into_iter().collect();
+    names.par_sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    names
+}
+
+/// The rows of one name.
+fn merge_name(mut handed: Vec<Handed>) -> Result<Vec<Row>, SaveError> {
+    // Stable, so that the lowest rank comes first.
+    handed.sort_by(|a, b| a.place().cmp(&b.place()));
+    let mut rows = Vec::with_capacity(handed.len());
+    let mut handed = handed.into_iter().peekable();
+    while let Some(first) = handed.next() {
         let mut replicas = Replicas::new(first);
-        while let Some(next) = all.next_if(|next| replicas.share_place_with(next)) {
+        while let Some(next) = handed.next_if(|next| next.place() == replicas.kept.place()) {
             replicas.add(next)?;
         }
         rows.push(replicas.finish()?);
     }
-    give_chunks_one_place(&mut rows);
     Ok(rows)
+}
+
+impl Handed {
+    /// Where it stands among the rows of its name.
+    fn place(&self) -> (Option<Rank>, &[u64]) {
+        (self.row.row.rank, &self.row.row.bounds.offset)
+    }
 }
 
 /// One box, as the ranks that hold it see it.
@@ -70,10 +103,6 @@ struct Replicas {
 impl Replicas {
     fn new(first: Handed) -> Self {
         Self { kept: first, others: Vec::new() }
-    }
-
-    fn share_place_with(&self, next: &Handed) -> bool {
-        next.row.row.sort_key() == self.kept.row.row.sort_key()
     }
 
     fn add(&mut self, next: Handed) -> Result<(), SaveError> {
@@ -128,16 +157,34 @@ fn same_state(a: &Handed, b: &Handed) -> Result<(), SaveError> {
 
 /// Ranks that met the same new chunk have each stored it; one place is referred to.
 fn give_chunks_one_place(rows: &mut [Row]) {
-    let mut places: HashMap<ChunkId, Location> = HashMap::with_capacity(rows.len());
-    let order = |location: &Location| (location.pack, location.pack_offset);
-    for piece in rows.iter().filter_map(|row| row.piece.as_ref()) {
-        let place = places.entry(piece.chunk).or_insert(piece.location);
-        if order(&piece.location) < order(place) {
-            *place = piece.location;
+    let mut first: HashMap<ChunkId, usize> = HashMap::with_capacity(rows.len());
+    let mut again = Vec::new();
+    for (number, row) in rows.iter().enumerate() {
+        let Some(piece) = &row.piece else { continue };
+        let kept = *first.entry(piece.chunk).or_insert(number);
+        if kept != number {
+            again.push((kept, number));
         }
     }
-    for piece in rows.iter_mut().filter_map(|row| row.piece.as_mut()) {
-        piece.location = places[&piece.chunk];
+    // First the lowest place to the first row of each chunk, then from there to the others.
+    for &(kept, number) in &again {
+        if order(&rows[number]) < order(&rows[kept]) {
+            copy_place(rows, number, kept);
+        }
+    }
+    for (kept, number) in again {
+        copy_place(rows, kept, number);
+    }
+}
+
+fn order(row: &Row) -> Option<(PackAddress, u64)> {
+    row.piece.as_ref().map(|piece| (piece.location.pack, piece.location.pack_offset))
+}
+
+fn copy_place(rows: &mut [Row], from: usize, to: usize) {
+    let location = rows[from].piece.as_ref().map(|piece| piece.location);
+    if let (Some(piece), Some(location)) = (&mut rows[to].piece, location) {
+        piece.location = location;
     }
 }
 

@@ -1,12 +1,9 @@
-use std::sync::Arc;
-
 use everstep_format::bounds::Bounds;
 use everstep_format::codec::Codec;
 use everstep_format::dtype::Dtype;
 use everstep_format::id::{AttemptId, PackId};
 use everstep_format::invariant;
-use everstep_format::key::PackAddress;
-use everstep_format::row::{ElementType, Kind, Piece};
+use everstep_format::row::{ElementType, Kind, Location, Piece};
 use proptest::prelude::*;
 
 use super::*;
