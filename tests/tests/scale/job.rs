@@ -1,7 +1,6 @@
 //! A made-up job: every tensor is cut into one piece per rank, along its first dimension.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use everstep_format::bounds::Bounds;
@@ -20,6 +19,8 @@ use everstep_restore::{CheckpointReader, Estimate, Settings, Tools};
 use everstep_store::memory::MemoryStore;
 use everstep_store::{Class, SystemWorld};
 use rayon::prelude::*;
+
+use crate::{Cost, cost};
 
 /// Rows of a tensor that each rank has; three halves of as many ranks have a whole number of them, too.
 const ROWS: u64 = 6;
@@ -85,22 +86,17 @@ impl Job {
         (0..self.ranks).into_par_iter().map(part).collect()
     }
 
-    /// Commits `index` in memory, and plans what the rank in the middle of `world` ranks would read of it. Seconds to
-    /// read the index; seconds to plan, and the plan.
-    pub(crate) fn plan_for_a_rank_of(self, world: u32, index: &EncodedIndex) -> (f64, (f64, Estimate)) {
+    /// Commits `index` in memory, and plans what the rank in the middle of `world` ranks would read of it: what reading
+    /// the index costs; what planning costs, and the plan.
+    pub(crate) fn plan_for_a_rank_of(self, world: u32, index: &EncodedIndex) -> (Cost, (Cost, Estimate)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let pool = rayon::ThreadPoolBuilder::new().build().unwrap();
         let tools = Tools { pool: &pool, settings: &Settings::default(), progress: &() };
-        runtime.block_on(async {
-            let (repository, checkpoint) = self.committed(index).await;
-            let reader = CheckpointReader::new(&repository, checkpoint);
-            let started = Instant::now();
-            reader.estimate(&[], &tools).await.unwrap();
-            let read = started.elapsed().as_secs_f64();
-            let started = Instant::now();
-            let estimate = reader.estimate(&self.boxes(world), &tools).await.unwrap();
-            (read, (started.elapsed().as_secs_f64(), estimate))
-        })
+        let (repository, checkpoint) = runtime.block_on(self.committed(index));
+        let reader = CheckpointReader::new(&repository, checkpoint);
+        let (read, _) = cost(|| runtime.block_on(reader.estimate(&[], &tools)).unwrap());
+        let boxes = self.boxes(world);
+        (read, cost(|| runtime.block_on(reader.estimate(&boxes, &tools)).unwrap()))
     }
 
     fn boxes(self, world: u32) -> Vec<(String, Bounds)> {

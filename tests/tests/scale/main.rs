@@ -7,6 +7,9 @@ mod job;
 
 use std::time::Instant;
 
+use bytes::Bytes;
+use everstep_format::name::Rank;
+use everstep_format::part::PartRef;
 use everstep_format::{index, invariant, part};
 use everstep_save::merge::{Part, merge};
 use job::Job;
@@ -19,20 +22,20 @@ fn bytes_a_row(index: &index::EncodedIndex) -> f64 {
     index.reference.len as f64 / index.reference.rows as f64
 }
 
-/// Parts as they lie in the store, decoded and merged as the leader does.
-fn merged(parts: &[(bytes::Bytes, part::PartRef)]) -> Vec<everstep_format::row::Row> {
-    let read = |(rank, (bytes, reference)): (u32, &(bytes::Bytes, part::PartRef))| Part {
-        rank: everstep_format::name::Rank(rank),
+/// Parts as they lie in the store, decoded as the leader does.
+fn decoded(parts: &[(Bytes, PartRef)]) -> Vec<Part> {
+    let read = |(rank, (bytes, reference)): (u32, &(Bytes, PartRef))| Part {
+        rank: Rank(rank),
         rows: part::read(bytes, reference).unwrap(),
     };
     let numbered: Vec<_> = (0..).zip(parts).collect();
-    merge(numbered.into_par_iter().map(read).collect()).unwrap()
+    numbered.into_par_iter().map(read).collect()
 }
 
 #[test]
 fn the_parts_of_many_ranks_make_one_sound_index_of_at_most_48_bytes_a_row() {
     let job = Job { ranks: 64, tensors: 300 };
-    let rows = merged(&job.parts());
+    let rows = merge(decoded(&job.parts())).unwrap();
     assert_eq!(rows.len(), 64 * 300);
     invariant::rows_are_sound(&rows).unwrap();
     let index = index::write(&rows).unwrap();
@@ -41,44 +44,70 @@ fn the_parts_of_many_ranks_make_one_sound_index_of_at_most_48_bytes_a_row() {
     assert_eq!(index::read_all(&index.bytes, &index.reference).unwrap(), rows);
 }
 
-fn seconds<T>(work: impl FnOnce() -> T) -> (f64, T) {
-    let started = Instant::now();
+/// Seconds by the clock, and of all cores together: on a busy machine the latter tells more.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    wall: f64,
+    cpu: f64,
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.1} s ({:.1} cpu)", self.wall, self.cpu)
+    }
+}
+
+/// Processor time of this process, user and system, in seconds: fields 14 and 15, in ticks of 10 ms.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let after_name = stat.rsplit(") ").next().unwrap();
+    after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
+}
+
+fn cost<T>(work: impl FnOnce() -> T) -> (Cost, T) {
+    let (started, before) = (Instant::now(), cpu_seconds());
     let done = work();
-    (started.elapsed().as_secs_f64(), done)
+    (Cost { wall: started.elapsed().as_secs_f64(), cpu: cpu_seconds() - before }, done)
+}
+
+/// Numbers of ranks to look at, from the environment or as a very large job has them.
+fn ranks() -> Vec<u32> {
+    match std::env::var("EVERSTEP_RANKS") {
+        Ok(text) => text.split_whitespace().map(|ranks| ranks.parse().unwrap()).collect(),
+        Err(_) => vec![232, 1_856, 10_000],
+    }
 }
 
 /// Run by `make bench`. The reference, measured in the same run, is hashing the parts with BLAKE3 on one thread.
 #[test]
 #[ignore = "prints figures of jobs of 1,856 and 10,000 ranks and takes minutes: make bench"]
 fn figures_of_metadata_at_scale() {
-    println!(
-        "ranks x pieces | parts | merge (read, merge, check, write) | index | plan for one rank of 1.5 x as many"
-    );
-    for ranks in [232, 1_856, 10_000] {
-        let job = Job { ranks, tensors: 2_169 };
-        let parts = job.parts();
-        let part_bytes: usize = parts.iter().map(|(bytes, _)| bytes.len()).sum();
-        let (reference, ()) = seconds(|| {
-            parts.iter().for_each(|(bytes, _)| {
-                std::hint::black_box(blake3::hash(bytes));
-            });
-        });
-        let (read_and_merge, rows) = seconds(|| merged(&parts));
-        drop(parts);
-        let (check, ()) = seconds(|| invariant::rows_are_sound(&rows).unwrap());
-        let (write, index) = seconds(|| index::write(&rows).unwrap());
-        let total = read_and_merge + check + write;
-        drop(rows);
-        let (looked_at, (plan, estimate)) = job.plan_for_a_rank_of(ranks + ranks / 2, &index);
-        println!(
-            "{ranks:>6} x 2169 | {:.0} MB | {total:.1} s ({read_and_merge:.1}, {check:.1}, {write:.1}), {:.0} x hashing them | \
-             {:.0} MB, {:.1} bytes a row, read in {looked_at:.1} s | {:.0} ms, {} requests",
-            part_bytes as f64 / 1e6,
-            total / reference,
-            index.reference.len as f64 / 1e6,
-            bytes_a_row(&index),
-            plan * 1e3,
-            estimate.requests,
-        );
+    for ranks in ranks() {
+        figures_of(Job { ranks, tensors: 2_169 });
     }
+}
+
+fn figures_of(job: Job) {
+    let parts = job.parts();
+    let part_bytes: usize = parts.iter().map(|(bytes, _)| bytes.len()).sum();
+    let hash_all =
+        || parts.iter().fold(0, |sum, (bytes, _)| sum + usize::from(blake3::hash(bytes).as_bytes()[0]));
+    let (reference, _) = cost(hash_all);
+    let (read, decoded) = cost(|| decoded(&parts));
+    drop(parts);
+    let (merging, rows) = cost(|| merge(decoded).unwrap());
+    let (check, ()) = cost(|| invariant::rows_are_sound(&rows).unwrap());
+    let (write, index) = cost(|| index::write(&rows).unwrap());
+    drop(rows);
+    let wall = read.wall + merging.wall + check.wall + write.wall;
+    println!("{} ranks x {} pieces, parts of {:.0} MB", job.ranks, job.tensors, part_bytes as f64 / 1e6);
+    println!("  merged in {wall:.1} s, {:.0} x hashing the parts:", wall / reference.wall);
+    println!("    read {read}, merge {merging}, check {check}, write {write}");
+    println!("  index {:.0} MB, {:.1} bytes a row", index.reference.len as f64 / 1e6, bytes_a_row(&index));
+    let (read, (plan, estimate)) = job.plan_for_a_rank_of(job.ranks + job.ranks / 2, &index);
+    let requests = estimate.requests;
+    println!(
+        "  a rank of {} reads it in {read}, plans in {plan}: {requests} requests",
+        job.ranks + job.ranks / 2
+    );
 }
