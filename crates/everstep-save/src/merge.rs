@@ -28,10 +28,18 @@ pub struct Part {
     pub rows: Vec<PartRow>,
 }
 
+/// A row of a part, by number: rows are looked at where they are and moved once.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    part: usize,
+    row: usize,
+}
+
 /// A row and the rank that it comes from.
-struct Handed {
+#[derive(Clone, Copy)]
+struct Handed<'p> {
     rank: Rank,
-    row: PartRow,
+    row: &'p PartRow,
 }
 
 /// The rows of the whole, sorted. Whether they cover the tensors is for the checks of every index to say. Runs on the
@@ -40,103 +48,92 @@ struct Handed {
 /// # Errors
 /// [`SaveError::RankReplicas`] and [`SaveError::Unstored`]; [`SaveError::Coverage`] and [`SaveError::Invalid`] for
 /// boxes and descriptions that contradict each other; all name tensor and ranks.
-pub fn merge(parts: Vec<Part>) -> Result<Vec<Row>, SaveError> {
-    let merged: Vec<Result<Vec<Row>, SaveError>> =
-        by_name(parts).into_par_iter().map(|(_, handed)| merge_name(handed)).collect();
-    let mut rows = Vec::with_capacity(merged.iter().flatten().map(Vec::len).sum());
-    for of_name in merged {
-        rows.append(&mut of_name?);
-    }
+pub fn merge(mut parts: Vec<Part>) -> Result<Vec<Row>, SaveError> {
+    parts.sort_unstable_by_key(|part| part.rank);
+    let kept: Vec<Result<Vec<Place>, SaveError>> =
+        by_name(&parts).into_par_iter().map(|places| merge_name(&parts, places)).collect();
+    let kept: Vec<Vec<Place>> = kept.into_iter().collect::<Result<_, _>>()?;
+    let mut rows = take(parts, &kept);
     give_chunks_one_place(&mut rows);
     Ok(rows)
 }
 
 /// What was handed in under each name, in name order. All ranks have much the same names, so this is cheaper than
 /// sorting their rows.
-fn by_name(mut parts: Vec<Part>) -> Vec<(Arc<str>, Vec<Handed>)> {
-    parts.sort_unstable_by_key(|part| part.rank);
-    let mut names: HashMap<Arc<str>, Vec<Handed>> = HashMap::new();
-    for Part { rank, rows } in parts {
-        for row in rows {
-            let handed = Handed { rank, row };
-            match names.get_mut(&handed.row.row.name) {
-                Some(of_name) => of_name.push(handed),
-                None => drop(names.insert(handed.row.row.name.clone(), vec![handed])),
-            }
+fn by_name(parts: &[Part]) -> Vec<Vec<Place>> {
+    let mut names: HashMap<&str, Vec<Place>> = HashMap::new();
+    for (part, Part { rows, .. }) in parts.iter().enumerate() {
+        for (row, PartRow { row: Row { name, .. }, .. }) in rows.iter().enumerate() {
+            names.entry(name).or_default().push(Place { part, row });
         }
     }
     let mut names: Vec<_> = names.into_iter().collect();
-    names.par_sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    names
+    names.par_sort_unstable_by_key(|(name, _)| *name);
+    names.into_iter().map(|(_, places)| places).collect()
 }
 
-/// The rows of one name.
-fn merge_name(mut handed: Vec<Handed>) -> Result<Vec<Row>, SaveError> {
+/// Which of the rows of one name the index has, in order.
+fn merge_name(parts: &[Part], mut places: Vec<Place>) -> Result<Vec<Place>, SaveError> {
+    let order = |place: &Place| {
+        let row = &parts[place.part].rows[place.row].row;
+        (row.rank, row.bounds.offset.as_slice())
+    };
     // Stable, so that the lowest rank comes first.
-    handed.sort_by(|a, b| a.place().cmp(&b.place()));
-    let mut rows = Vec::with_capacity(handed.len());
-    let mut handed = handed.into_iter().peekable();
-    while let Some(first) = handed.next() {
-        let mut replicas = Replicas::new(first);
-        while let Some(next) = handed.next_if(|next| next.place() == replicas.kept.place()) {
-            replicas.add(next)?;
-        }
-        rows.push(replicas.finish()?);
-    }
-    Ok(rows)
+    places.sort_by(|a, b| order(a).cmp(&order(b)));
+    places.chunk_by(|a, b| order(a) == order(b)).map(|replicas| choose(parts, replicas)).collect()
 }
 
-impl Handed {
-    /// Where it stands among the rows of its name.
-    fn place(&self) -> (Option<Rank>, &[u64]) {
-        (self.row.row.rank, &self.row.row.bounds.offset)
+/// The one of several views of the same box that the index has: the first, or the first that was stored.
+fn choose(parts: &[Part], replicas: &[Place]) -> Result<Place, SaveError> {
+    let handed =
+        |place: &Place| Handed { rank: parts[place.part].rank, row: &parts[place.part].rows[place.row] };
+    let first = handed(&replicas[0]);
+    for other in &replicas[1..] {
+        same_state(first, handed(other))?;
+        same_bytes(first, handed(other))?;
+    }
+    let Row { name, bounds, .. } = &first.row.row;
+    match replicas.iter().find(|place| handed(place).row.row.piece.is_some()) {
+        Some(stored) => Ok(*stored),
+        None if bounds.is_empty() => Ok(replicas[0]),
+        None => {
+            let held: Vec<Rank> = replicas.iter().map(|place| parts[place.part].rank).collect();
+            Err(SaveError::Unstored { tensor: shown(name), bounds: bounds.clone(), ranks: list(&held) })
+        }
     }
 }
 
-/// One box, as the ranks that hold it see it.
-struct Replicas {
-    /// The first, or the first that was stored.
-    kept: Handed,
-    others: Vec<Rank>,
+/// Moves the rows out of their parts; the rows of one name share it.
+fn take(parts: Vec<Part>, kept: &[Vec<Place>]) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(kept.iter().map(Vec::len).sum());
+    let mut parts: Vec<Vec<Option<PartRow>>> =
+        parts.into_iter().map(|part| part.rows.into_iter().map(Some).collect()).collect();
+    for places in kept {
+        let mut shared: Option<Arc<str>> = None;
+        for place in places {
+            let Some(PartRow { mut row, .. }) = parts[place.part][place.row].take() else { continue };
+            row.name = shared.get_or_insert(row.name).clone();
+            rows.push(row);
+        }
+    }
+    rows
 }
 
-impl Replicas {
-    fn new(first: Handed) -> Self {
-        Self { kept: first, others: Vec::new() }
+fn same_bytes(a: Handed<'_>, b: Handed<'_>) -> Result<(), SaveError> {
+    if a.row.hash() == b.row.hash() {
+        return Ok(());
     }
-
-    fn add(&mut self, next: Handed) -> Result<(), SaveError> {
-        same_state(&self.kept, &next)?;
-        if self.kept.row.hash() != next.row.hash() {
-            let Row { name, bounds, .. } = &next.row.row;
-            return Err(SaveError::RankReplicas {
-                tensor: shown(name),
-                bounds: bounds.clone(),
-                first: self.kept.rank,
-                second: next.rank,
-            });
-        }
-        if self.kept.row.row.piece.is_none() && next.row.row.piece.is_some() {
-            self.others.push(self.kept.rank);
-            self.kept = next;
-        } else {
-            self.others.push(next.rank);
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Row, SaveError> {
-        let row = self.kept.row.row;
-        if row.piece.is_some() || row.bounds.is_empty() {
-            return Ok(row);
-        }
-        let held: Vec<Rank> = std::iter::once(self.kept.rank).chain(self.others).collect();
-        Err(SaveError::Unstored { tensor: shown(&row.name), bounds: row.bounds, ranks: list(&held) })
-    }
+    let Row { name, bounds, .. } = &a.row.row;
+    Err(SaveError::RankReplicas {
+        tensor: shown(name),
+        bounds: bounds.clone(),
+        first: a.rank,
+        second: b.rank,
+    })
 }
 
 /// Two rows of one place tell of the same box of the same tensor.
-fn same_state(a: &Handed, b: &Handed) -> Result<(), SaveError> {
+fn same_state(a: Handed<'_>, b: Handed<'_>) -> Result<(), SaveError> {
     let (x, y) = (&a.row.row, &b.row.row);
     if x.bounds != y.bounds {
         let detail =
@@ -146,7 +143,7 @@ fn same_state(a: &Handed, b: &Handed) -> Result<(), SaveError> {
     if (x.kind, &x.element, &x.shape, &x.alias_of) == (y.kind, &y.element, &y.shape, &y.alias_of) {
         return Ok(());
     }
-    let describe = |of: &Handed| {
+    let describe = |of: Handed<'_>| {
         let Row { kind, element, shape, alias_of, .. } = &of.row.row;
         let alias =
             alias_of.as_ref().map(|name| format!(", an alias of {:?}", shown(name))).unwrap_or_default();
