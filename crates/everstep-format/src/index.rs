@@ -22,8 +22,10 @@ mod columns;
 mod decode;
 mod encode;
 mod footer;
+mod metadata;
 mod pages;
 pub mod part;
+mod thrift;
 
 const MAGIC: &[u8; 4] = b"PAR1";
 

@@ -45,6 +45,8 @@ pub const INDEX_FOOTER_BYTES: u64 = 16 << 20;
 pub const INDEX_GROUP_ROWS: usize = 16 * 1024;
 /// Row groups of an index.
 pub const INDEX_GROUPS: usize = 16 * 1024;
+/// Columns of an index, with the inner levels of lists and columns of later versions: this version has 25 elements.
+pub const INDEX_COLUMNS: u64 = 256;
 /// Bytes of one row group as stored.
 pub const INDEX_GROUP_BYTES: u64 = 64 << 20;
 /// Bytes before compression at which a writer closes a row group: 16 Ki rows with names of 300 bytes are 8 MiB.
@@ -59,6 +61,8 @@ pub const INDEX_SMALL_BYTES: u64 = 4 << 20;
 pub const REFS_ENTRIES: u64 = 16 << 20;
 /// Bytes of an encoded value (an object's canonical form).
 pub const VALUE_BYTES: u64 = 256 << 20;
+/// Values within an encoded value, keys included: some 32 bytes of memory each, so 128 MiB.
+pub const VALUE_ITEMS: u64 = 4 << 20;
 /// Nesting depth of an encoded value.
 pub const VALUE_DEPTH: usize = 128;
 /// Overrides of the block size in `everstep.json`.

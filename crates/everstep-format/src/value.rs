@@ -80,7 +80,7 @@ impl Value {
     /// The canonical bytes.
     ///
     /// # Errors
-    /// [`FormatError::TooLarge`] beyond [`limits::VALUE_DEPTH`] or [`limits::VALUE_BYTES`];
+    /// [`FormatError::TooLarge`] beyond [`limits::VALUE_DEPTH`], [`limits::VALUE_ITEMS`] or [`limits::VALUE_BYTES`];
     /// [`FormatError::Invalid`] for a map whose keys repeat or are containers, and for a big integer that
     /// [`Value::integer`] would not make.
     pub fn to_bytes(&self) -> Result<Vec<u8>, FormatError> {
@@ -88,7 +88,7 @@ impl Value {
     }
 
     /// Reads canonical bytes; anything but the canonical form is refused. Memory is at most some 64 bytes per
-    /// byte read.
+    /// byte read, and some 128 bytes for each of [`limits::VALUE_ITEMS`].
     ///
     /// # Errors
     /// [`FormatError::Corrupt`], [`FormatError::TooLarge`].
@@ -124,6 +124,13 @@ impl PartialEq for Value {
 }
 
 impl Eq for Value {}
+
+/// Values announced once a container adds `count` items of `each` values.
+fn announced(before: u64, count: u64, each: u8) -> Result<u64, FormatError> {
+    let items = count.saturating_mul(each.into()).saturating_add(before);
+    FormatError::within("values within a value", items, limits::VALUE_ITEMS)?;
+    Ok(items)
+}
 
 /// Depth of a scalar's surroundings at the top, and what a container adds.
 fn deeper(depth: usize) -> Result<usize, FormatError> {

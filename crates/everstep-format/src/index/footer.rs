@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 
-use super::{Directory, Entry, Group, MAGIC, columns, decode};
+use super::{Directory, Entry, Group, MAGIC, columns, decode, metadata};
 use crate::decision::IndexRef;
 use crate::id::ContentHash;
 use crate::{FormatError, limits, repository};
@@ -38,6 +38,7 @@ pub(super) fn parse_verified(
     let metadata = parquet_metadata(tail)?;
     let groups = groups(&metadata, offset)?;
     let metadata = decode::guarded("index footer", 0, || arrow_metadata(metadata))?;
+    check_columns(metadata.schema())?;
     Ok((groups, metadata))
 }
 
@@ -48,6 +49,7 @@ fn parquet_metadata(tail: &[u8]) -> Result<ParquetMetaData, FormatError> {
         let found = format!("{len} bytes of metadata in {}, magic {:?}", head.len(), &end[4..]);
         return Err(bad("metadata that fills the footer, closed by PAR1", found));
     }
+    metadata::check(head)?;
     decode::guarded("index footer", 0, || ParquetMetaDataReader::decode_metadata(head))
 }
 
@@ -126,6 +128,29 @@ fn arrow_metadata(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata, parq
     let with_dictionaries: Fields =
         plain.schema().fields().iter().map(|field| as_dictionary(field)).collect();
     ArrowReaderMetadata::try_new(metadata, options.with_schema(Arc::new(Schema::new(with_dictionaries))))
+}
+
+/// Every column of the specification is there under its type. A column of another type could take any amount of memory:
+/// a long value that a dictionary holds once is spelled out in every row.
+fn check_columns(found: &Schema) -> Result<(), FormatError> {
+    for column in columns::schema().fields() {
+        let expected = as_dictionary(column);
+        let kind = found.field_with_name(column.name()).ok().map(|field| field.data_type());
+        if !kind.is_some_and(|kind| is_same_type(kind, expected.data_type())) {
+            let expected = format!("a column {} of type {}", column.name(), column.data_type());
+            let found = kind.map_or_else(|| "none of that name".to_owned(), |kind| format!("type {kind}"));
+            return Err(bad(expected, found));
+        }
+    }
+    Ok(())
+}
+
+/// Lists may name their items as they like.
+fn is_same_type(one: &DataType, other: &DataType) -> bool {
+    match (one, other) {
+        (DataType::List(one), DataType::List(other)) => one.data_type() == other.data_type(),
+        _ => one == other,
+    }
 }
 
 fn as_dictionary(field: &Field) -> Field {

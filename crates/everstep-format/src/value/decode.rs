@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     ARRAY, BYTES, FALSE, FLOAT, MAP, NEGATIVE, NEGATIVE_TAG, NULL, POSITIVE_TAG, TAG, TEXT, TRUE, TUPLE_TAG,
-    UNSIGNED, Value, deeper, is_canonical_bignum,
+    UNSIGNED, Value, announced, deeper, is_canonical_bignum,
 };
 use crate::{FormatError, limits};
 
@@ -14,7 +14,7 @@ const RESERVED_ITEMS: usize = 1024;
 
 pub(super) fn from_bytes(bytes: &[u8]) -> Result<Value, FormatError> {
     FormatError::within("value", bytes.len() as u64, limits::VALUE_BYTES)?;
-    let mut reader = Reader { bytes, at: 0 };
+    let mut reader = Reader { bytes, at: 0, items: 0 };
     let value = reader.value(0)?;
     match bytes.len() - reader.at {
         0 => Ok(value),
@@ -25,6 +25,8 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Result<Value, FormatError> {
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Values that containers have announced so far.
+    items: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -114,9 +116,10 @@ impl<'a> Reader<'a> {
         text.map(str::to_owned).map_err(|error| damaged(start + error.valid_up_to(), "UTF-8", "other bytes"))
     }
 
-    /// A count of items that take at least `each` bytes: more than fit are refused before any is read.
-    fn count(&self, count: u64, each: usize) -> Result<usize, FormatError> {
-        let most = (self.bytes.len() - self.at) / each;
+    /// A count of items of `each` values, which take a byte at least: more than fit are refused before any is read.
+    fn count(&mut self, count: u64, each: u8) -> Result<usize, FormatError> {
+        self.items = announced(self.items, count, each)?;
+        let most = (self.bytes.len() - self.at) / usize::from(each);
         let fitting = usize::try_from(count).ok().filter(|count| *count <= most);
         fitting.ok_or_else(|| damaged(self.at, format!("{count} items"), format!("room for {most}")))
     }

@@ -5,18 +5,20 @@ use std::ops::Range;
 
 use super::{
     ARRAY, BYTES, FALSE, FLOAT, MAP, NEGATIVE, NEGATIVE_TAG, NULL, POSITIVE_TAG, TAG, TEXT, TRUE, TUPLE_TAG,
-    UNSIGNED, Value, deeper, is_canonical_bignum,
+    UNSIGNED, Value, announced, deeper, is_canonical_bignum,
 };
 use crate::{FormatError, limits};
 
 pub(super) fn to_bytes(value: &Value) -> Result<Vec<u8>, FormatError> {
-    let mut writer = Writer { out: Vec::new() };
+    let mut writer = Writer { out: Vec::new(), items: 0 };
     writer.value(value, 0)?;
     Ok(writer.out)
 }
 
 struct Writer {
     out: Vec<u8>,
+    /// Values that containers have announced so far.
+    items: u64,
 }
 
 impl Writer {
@@ -87,12 +89,14 @@ impl Writer {
 
     fn items(&mut self, items: &[Value], depth: usize) -> Result<(), FormatError> {
         let depth = deeper(depth)?;
+        self.items = announced(self.items, items.len() as u64, 1)?;
         self.head(ARRAY, items.len() as u64)?;
         items.iter().try_for_each(|item| self.value(item, depth))
     }
 
     fn map(&mut self, entries: &[(Value, Value)], depth: usize) -> Result<(), FormatError> {
         let depth = deeper(depth)?;
+        self.items = announced(self.items, entries.len() as u64, 2)?;
         self.head(MAP, entries.len() as u64)?;
         let mut keys = Vec::with_capacity(entries.len());
         for (key, value) in entries {
