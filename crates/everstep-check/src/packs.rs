@@ -48,8 +48,11 @@ pub(crate) struct Uses {
 impl Uses {
     /// Adds what the rows of checkpoint `user` say; answers how they contradict what others said.
     pub(crate) fn add(&mut self, user: usize, rows: &[Row]) -> Option<String> {
-        let pieces = rows.iter().filter_map(|row| row.piece.as_ref());
-        pieces.filter_map(|piece| self.add_piece(user, piece)).next_back()
+        let mut contradiction = None;
+        for piece in rows.iter().filter_map(|row| row.piece.as_ref()) {
+            contradiction = self.add_piece(user, piece).or(contradiction);
+        }
+        contradiction
     }
 
     fn add_piece(&mut self, user: usize, piece: &Piece) -> Option<String> {
