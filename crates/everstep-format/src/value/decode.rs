@@ -118,10 +118,12 @@ impl<'a> Reader<'a> {
 
     /// A count of items of `each` values, which take a byte at least: more than fit are refused before any is read.
     fn count(&mut self, count: u64, each: u8) -> Result<usize, FormatError> {
-        self.items = announced(self.items, count, each)?;
         let most = (self.bytes.len() - self.at) / usize::from(each);
         let fitting = usize::try_from(count).ok().filter(|count| *count <= most);
-        fitting.ok_or_else(|| damaged(self.at, format!("{count} items"), format!("room for {most}")))
+        let fitting =
+            fitting.ok_or_else(|| damaged(self.at, format!("{count} items"), format!("room for {most}")))?;
+        self.items = announced(self.items, count, each)?;
+        Ok(fitting)
     }
 
     fn items(&mut self, count: u64, depth: usize) -> Result<Vec<Value>, FormatError> {
