@@ -7,6 +7,7 @@ mod output;
 mod place;
 mod progress;
 mod safetensors_file;
+mod safetensors_header;
 
 use std::process::ExitCode;
 

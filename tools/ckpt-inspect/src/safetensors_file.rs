@@ -11,11 +11,10 @@ use safetensors::Dtype as FileDtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::failure::Failure;
+use crate::safetensors_header;
 
 /// Name of the object that keeps a file's own metadata.
 pub(crate) const METADATA: &str = "__metadata__";
-/// The library's own limit of a header.
-const HEADER_BYTES: u64 = 100_000_000;
 /// Bytes of the index of a sharded model.
 const INDEX_BYTES: u64 = 256 << 20;
 
@@ -118,7 +117,7 @@ fn weight_map(path: &Path) -> Result<BTreeMap<String, HashSet<String>>, Failure>
         weight_map: HashMap<String, String>,
     }
     let bad = |what: String| Failure::usage(&format!("{}: {what}", path.display()));
-    let file = File::open(path).map_err(|e| Failure::file(path, "read", &e))?;
+    let file = open_plain(path)?;
     let len = file.metadata().map_err(|e| Failure::file(path, "read", &e))?.len();
     if len > INDEX_BYTES {
         return Err(bad(format!("{len} bytes are too many for an index, at most {INDEX_BYTES}")));
@@ -138,32 +137,26 @@ fn weight_map(path: &Path) -> Result<BTreeMap<String, HashSet<String>>, Failure>
     Ok(map)
 }
 
+/// Opens a file, and nothing that has no length or would keep its reader waiting.
+fn open_plain(path: &Path) -> Result<File, Failure> {
+    let unreadable = |error: std::io::Error| Failure::file(path, "read", &error);
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(Failure::usage(&format!("{}: not a plain file", path.display())));
+    }
+    File::open(path).map_err(unreadable)
+}
+
 fn open_file(path: &Path) -> Result<(Vec<FileTensor>, FileMetadata), Failure> {
     let unreadable = |error: std::io::Error| Failure::file(path, "read", &error);
     let bad = |what: String| Failure::usage(&format!("{}: {what}", path.display()));
-    let mut file = File::open(path).map_err(unreadable)?;
+    let mut file = open_plain(path)?;
     let file_len = file.metadata().map_err(unreadable)?.len();
-    let mut header = vec![0; 8];
-    file.read_exact(&mut header)
-        .map_err(|_| bad(format!("{file_len} bytes are too few for a safetensors file")))?;
-    let header_len = u64::from_le_bytes(header[..8].try_into().expect("eight bytes were read"));
-    if header_len > HEADER_BYTES || header_len > file_len - 8 {
-        return Err(bad(format!(
-            "not a safetensors file: a header of {header_len} bytes in a file of {file_len}"
-        )));
-    }
-    let whole = usize::try_from(8 + header_len).map_err(|_| bad("the header is too large".to_owned()))?;
-    header.resize(whole, 0);
-    file.read_exact(&mut header[8..]).map_err(unreadable)?;
-    let metadata: Metadata =
-        serde_json::from_slice(&header[8..]).map_err(|e| bad(format!("the header is not valid: {e}")))?;
-    let data_len = metadata.data_len() as u64;
-    if 8 + header_len + data_len != file_len {
-        let expected = 8 + header_len + data_len;
-        return Err(bad(format!(
-            "the header describes a file of {expected} bytes, found {file_len}; was it cut short?"
-        )));
-    }
+    let mut first = Vec::with_capacity(8);
+    file.by_ref().take(8).read_to_end(&mut first).map_err(unreadable)?;
+    let header_len = safetensors_header::header_len(&first, file_len).map_err(&bad)?;
+    let mut header = vec![0; usize::try_from(header_len).map_err(|_| bad("the header is too large".to_owned()))?];
+    file.read_exact(&mut header).map_err(unreadable)?;
+    let metadata = safetensors_header::parse(&header, file_len).map_err(&bad)?;
     let file = std::sync::Arc::new(file);
     let names = metadata.offset_keys();
     let tensors = names.iter().filter_map(|name| Some((name, metadata.info(name)?)));

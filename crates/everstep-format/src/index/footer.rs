@@ -130,11 +130,14 @@ fn arrow_metadata(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata, parq
     ArrowReaderMetadata::try_new(metadata, options.with_schema(Arc::new(Schema::new(with_dictionaries))))
 }
 
-/// Every column of the specification is there under its type. A column of another type could take any amount of memory:
+/// Every column of the specification is there under its type, except one that only parts have. A column of another type could take any amount of memory:
 /// a long value that a dictionary holds once is spelled out in every row.
 fn check_columns(found: &Schema) -> Result<(), FormatError> {
-    for column in columns::schema().fields() {
+    for column in columns::part_schema().fields() {
         let expected = as_dictionary(column);
+        if column.name() == columns::OWN && found.field_with_name(columns::OWN).is_err() {
+            continue;
+        }
         let kind = found.field_with_name(column.name()).ok().map(|field| field.data_type());
         if !kind.is_some_and(|kind| is_same_type(kind, expected.data_type())) {
             let expected = format!("a column {} of type {}", column.name(), column.data_type());
