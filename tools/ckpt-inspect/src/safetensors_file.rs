@@ -117,7 +117,7 @@ fn weight_map(path: &Path) -> Result<BTreeMap<String, HashSet<String>>, Failure>
         weight_map: HashMap<String, String>,
     }
     let bad = |what: String| Failure::usage(&format!("{}: {what}", path.display()));
-    let file = open_plain(path)?;
+    let file = File::open(path).map_err(|e| Failure::file(path, "read", &e))?;
     let len = file.metadata().map_err(|e| Failure::file(path, "read", &e))?.len();
     if len > INDEX_BYTES {
         return Err(bad(format!("{len} bytes are too many for an index, at most {INDEX_BYTES}")));
@@ -137,24 +137,16 @@ fn weight_map(path: &Path) -> Result<BTreeMap<String, HashSet<String>>, Failure>
     Ok(map)
 }
 
-/// Opens a file, and nothing that has no length or would keep its reader waiting.
-fn open_plain(path: &Path) -> Result<File, Failure> {
-    let unreadable = |error: std::io::Error| Failure::file(path, "read", &error);
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(Failure::usage(&format!("{}: not a plain file", path.display())));
-    }
-    File::open(path).map_err(unreadable)
-}
-
 fn open_file(path: &Path) -> Result<(Vec<FileTensor>, FileMetadata), Failure> {
     let unreadable = |error: std::io::Error| Failure::file(path, "read", &error);
     let bad = |what: String| Failure::usage(&format!("{}: {what}", path.display()));
-    let mut file = open_plain(path)?;
+    let mut file = File::open(path).map_err(unreadable)?;
     let file_len = file.metadata().map_err(unreadable)?.len();
     let mut first = Vec::with_capacity(8);
     file.by_ref().take(8).read_to_end(&mut first).map_err(unreadable)?;
     let header_len = safetensors_header::header_len(&first, file_len).map_err(&bad)?;
-    let mut header = vec![0; usize::try_from(header_len).map_err(|_| bad("the header is too large".to_owned()))?];
+    let mut header =
+        vec![0; usize::try_from(header_len).map_err(|_| bad("the header is too large".to_owned()))?];
     file.read_exact(&mut header).map_err(unreadable)?;
     let metadata = safetensors_header::parse(&header, file_len).map_err(&bad)?;
     let file = std::sync::Arc::new(file);

@@ -14,8 +14,7 @@ const RUNNABLE: [&[u8]; 5] = [b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x0
 /// What is wrong, for a person.
 pub(crate) fn header_len(first: &[u8], file_len: u64) -> Result<u64, String> {
     let length = first.first_chunk::<8>().map(|length| u64::from_le_bytes(*length));
-    let length =
-        length.ok_or_else(|| format!("{file_len} bytes are too few for a safetensors file"))?;
+    let length = length.ok_or_else(|| format!("{file_len} bytes are too few for a safetensors file"))?;
     if length <= HEADER_BYTES && length <= file_len.saturating_sub(8) {
         return Ok(length);
     }
@@ -32,7 +31,8 @@ pub(crate) fn header_len(first: &[u8], file_len: u64) -> Result<u64, String> {
 /// # Errors
 /// What is wrong, for a person.
 pub(crate) fn parse(json: &[u8], file_len: u64) -> Result<Metadata, String> {
-    let metadata: Metadata = serde_json::from_slice(json).map_err(|e| format!("the header is not valid: {e}"))?;
+    let metadata: Metadata =
+        serde_json::from_slice(json).map_err(|e| format!("the header is not valid: {e}"))?;
     let data_len = u64::try_from(metadata.data_len()).unwrap_or(u64::MAX);
     let expected = data_len.saturating_add(8 + json.len() as u64);
     if expected == file_len {
