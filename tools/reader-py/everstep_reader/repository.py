@@ -4,7 +4,7 @@ import re
 from functools import cached_property
 
 from . import index, keys, limits, packs, sealed
-from .errors import Expired, Incomplete, NotFound, known, require
+from .errors import Expired, Incomplete, NotFound, known, limit, require
 from .sealed import HASH, ID, ORDINAL, REFERENCE, REQUIRES, RUN, ascending, between, integer, text, text_to
 from .store import Directory
 
@@ -72,8 +72,11 @@ class Repository:
         sealed.check(key, "", fields, {"manifest": MANIFEST} if commit else {"abort": ABORT})
         same = [name for name in ("run", "ordinal", "attempt") if not commit or fields["manifest"][name] == fields[name]]
         require(len(same) == 3, key, "its manifest has another run, ordinal or attempt")
-        place = fields["manifest"]["index"] if commit else None
-        require(not commit or 4 <= place["footer_offset"] <= place["len"] - 8, key, "its index has no place for a footer")
+        if commit:
+            index_, packs_ = fields["manifest"]["index"], fields["manifest"]["refs"]["packs"]
+            limit(index_["len"], limits.INDEX, key, "bytes of the index")
+            limit(packs_, limits.REFS, key, "packs")
+            require(4 <= index_["footer_offset"] <= index_["len"] - 8, key, "its index has no place for a footer")
         return fields
 
     def checkpoint(self, run, ordinal):

@@ -2,8 +2,8 @@
 
 import struct
 
-from .errors import Corrupt, TooLarge
-from .limits import VALUE, VALUE_DEPTH
+from .errors import Corrupt, limit
+from .limits import VALUE, VALUE_DEPTH, VALUE_ITEMS
 
 TUPLE = 0x45565354
 SIMPLE = {0xF4: False, 0xF5: True, 0xF6: None}
@@ -15,8 +15,7 @@ class Pairs(tuple):
 
 def decode(where, data):
     """None, bool, int, float, bytes, str, list, tuple, dict or `Pairs`."""
-    if len(data) > VALUE:
-        raise TooLarge(where, f"a value of {len(data)} bytes")
+    limit(len(data), VALUE, where, "bytes of a value")
     decoder = Decoder(where, data)
     value = decoder.item(0)
     if decoder.at != len(data):
@@ -26,7 +25,7 @@ def decode(where, data):
 
 class Decoder:
     def __init__(self, where, data):
-        self.where, self.data, self.at = where, data, 0
+        self.where, self.data, self.at, self.items_left = where, data, 0, VALUE_ITEMS
 
     def fail(self, what):
         raise Corrupt(self.where, f"value at {self.at}: {what}")
@@ -70,21 +69,24 @@ class Decoder:
         is_tuple = major == 6 and argument == TUPLE
         if is_tuple:
             major, argument = self.head()
-        if depth == VALUE_DEPTH:
-            raise TooLarge(self.where, f"value at {self.at}: it nests deeper than {VALUE_DEPTH}")
+        limit(depth + 1, VALUE_DEPTH, self.where, "lists, tuples and maps in each other")
         if major == 4:
             return (tuple if is_tuple else list)(self.items(argument, depth + 1))
         return self.map(argument, depth + 1) if major == 5 and not is_tuple else self.fail("another tag")
 
-    def items(self, count, depth):
+    def expect(self, count):
         if count > len(self.data) - self.at:
             self.fail(f"{count} items in {len(self.data) - self.at} bytes")
+        self.items_left -= count
+        limit(-self.items_left, 0, self.where, "items beyond those that a value may have")
+
+    def items(self, count, depth):
+        self.expect(count)
         for _ in range(count):
             yield self.item(depth)
 
     def map(self, count, depth):
-        if count > (len(self.data) - self.at) // 2:
-            self.fail(f"{count} pairs in {len(self.data) - self.at} bytes")
+        self.expect(2 * count)
         pairs, seen = [], set()
         for _ in range(count):
             start = self.at

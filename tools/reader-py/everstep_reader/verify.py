@@ -70,11 +70,33 @@ class Verifier:
 
     def decided(self, run, ordinal, intent, expired):
         decision = self.met(self.repository.decision, run, ordinal)
-        if intent and decision:
-            self.met(check_decision, keys.record(run, "decisions", ordinal), intent, decision)
-        if decision and decision["decision"] == "COMMIT" and not expired:
+        fits = intent and decision and self.met(self.check_decision, keys.record(run, "decisions", ordinal), intent, decision)
+        if decision and (fits or not intent) and decision["decision"] == "COMMIT" and not expired:
             if checkpoint := self.met(self.repository.checkpoint, run, ordinal):
                 self.checkpoint(checkpoint)
+
+    def check_decision(self, key, intent, decision):
+        """True if a decision fits its intent, and its parents are what they must be."""
+        require(intent["attempt"] == decision["attempt"], key, "its attempt is not that of the intent")
+        manifest = decision.get("manifest")
+        if manifest:
+            require(intent["kind"] == "save", key, "a fence cannot be committed")
+            same = (intent["session"], intent["step"]) == (manifest["session"], manifest["step"])
+            require(same, key, "session or step is not that of the intent")
+            for parent in manifest["parents"]:
+                require(parent in intent["parents"], key, "a parent that its intent does not name")
+                require(not self.is_no_checkpoint(parent), key, "a parent that was never a checkpoint")
+        return True
+
+    def is_no_checkpoint(self, parent):
+        """Whether an intent or a decision says so."""
+        try:
+            if self.repository.intent(parent["run"], parent["ordinal"])["kind"] == "fence":
+                return True
+            decision = self.repository.decision(parent["run"], parent["ordinal"])
+            return (decision["decision"], decision["attempt"]) != ("COMMIT", parent["attempt"])
+        except ReaderError:
+            return False
 
     def checkpoint(self, checkpoint):
         """Index, refs, every pack that they use, and every value."""
@@ -85,16 +107,16 @@ class Verifier:
             self.met(require, owners == manifest["owners"], checkpoint.decision_key, "owners are not those of its refs")
         places = {row.place for row in rows or () if row.place}
         if rows is not None:
-            used = {place[2:5] for place in places}
-            self.met(require, refs is None or used == set(refs), checkpoint.refs_key, "its packs are not those of the index")
+            same = refs is None or set(refs) == {place[2:5] for place in places}
+            self.met(require, same, checkpoint.refs_key, "its packs are not those of the index")
             self.met(self.check_reused, checkpoint, places)
+            self.met(check_index, checkpoint.index_key, rows, places)
             self.met(check_totals, checkpoint.decision_key, checkpoint, places)
-        tables = {pack: self.table(checkpoint, pack) for pack in sorted({place[2:5] for place in places}.union(refs or ()))}
-        sound = {place for place in places if self.met(check_place, checkpoint.index_key, place, tables[place[2:5]])}
-        for named in load.names(checkpoint) if rows else ():
-            self.met(known, dtypes.bits(named[0]), checkpoint.index_key, f"dtype {named[0].dtype!r}")
-            if named[0].dtype == "value" and sound.issuperset(row.place for row in named if row.place):
-                self.met(load.load, checkpoint, named)
+        used = refs or () if rows is None else {place[2:5] for place in places}
+        tables = {pack: self.table(checkpoint, pack) for pack in sorted(used)}
+        for place in places:
+            self.met(known, place.codec <= codecs.PLANES, checkpoint.index_key, f"codec {place.codec}")
+            self.met(check_place, place, tables[place[2:5]])
 
     def table(self, checkpoint, pack):
         if pack not in self.tables:
@@ -113,31 +135,32 @@ class Verifier:
         require(not reused, checkpoint.index_key, f"{len(reused)} chunks of other attempts that no parent has there")
 
 
-def check_place(key, place, table):
-    """Whether a row agrees with the table of its pack; no, without an error, where the pack itself is damaged."""
-    known(place.codec <= codecs.PLANES, key, f"codec {place.codec}")
+def check_place(place, table):
+    """A row says of its chunk what the table of its pack does, if that could be read."""
+    key = keys.pack(place.attempt, place.rank, place.pack)
     of_index = (place.chunk, place.codec, place.raw_len, place.stored_len, place.pack_len)
-    require(table is None or table.get(place.offset) == of_index, key, f"its pack has no such chunk at {place.offset}")
-    return table is not None
+    same = table is None or place.codec > codecs.PLANES or table.get(place.offset) == of_index
+    require(same, key, f"an index has another chunk at {place.offset}")
+
+
+def check_index(key, rows, places):
+    """What holds between rows, and nobody needs who restores."""
+    names = {row.name for row in rows}
+    for row in rows:
+        other = row.alias_of is None or row.alias_of != row.name and row.alias_of in names
+        require(other, key, f"{row.name[:80]!r} is an alias of nothing else")
+    require(len({place.chunk for place in places}) == len(places), key, "a chunk in two places")
+    lengths = {place[2:6] for place in places}
+    require(len({length[:3] for length in lengths}) == len(lengths), key, "a pack of two lengths")
 
 
 def missing(key):
     raise Incomplete(key, "it is missing, and nobody may delete it")
 
 
-def check_decision(key, intent, decision):
-    require(intent["attempt"] == decision["attempt"], key, "its attempt is not that of the intent")
-    if decision["decision"] == "COMMIT":
-        manifest = decision["manifest"]
-        require(intent["kind"] == "save", key, "a fence cannot be committed")
-        same = (intent["session"], intent["step"]) == (manifest["session"], manifest["step"])
-        require(same, key, "session or step is not that of the intent")
-        named = all(parent in intent["parents"] for parent in manifest["parents"])
-        require(named, key, "a parent that its intent does not name")
-
-
 def check_totals(key, checkpoint, places):
     """The totals of the manifest, as far as all types are known."""
+    places = {place.chunk: place for place in places}.values()
     new = [place for place in places if place.attempt == checkpoint.attempt]
     raw, new_raw = (sum(place.raw_len for place in some) for some in (places, new))
     firsts = [rows[0] for rows in load.names(checkpoint)]
