@@ -29,12 +29,18 @@ rust_tests() {
     cargo test --workspace --locked --no-fail-fast --doc
 }
 proofs() { cargo test --workspace --locked --no-fail-fast --test model --test simulation; }
+# The second reader, alone and beside ckpt-inspect.
+reader_tests() {
+    PYTHONPATH=tools/reader-py .venv/bin/python -m unittest discover -s tools/reader-py/tests
+    PYTHONPATH=tools/reader-py .venv/bin/python tools/reader-py/tests/agreement.py target/debug/ckpt-inspect
+}
 long_tests() { EVERSTEP_SEEDS=100000 cargo test --workspace --locked --no-fail-fast -- --include-ignored; }
 
 stage tools 2m scripts/install-test-tools.sh
 stage build 14m cargo build --workspace --all-targets --locked --quiet
 stage lint "build's" scripts/lint.sh
 stage rust 7m rust_tests
+stage reader 2m reader_tests
 stage proofs 5m proofs
 stage demo 1m scripts/demo.sh
 [ "$long" = --long ] && stage long "no limit" long_tests

@@ -173,7 +173,6 @@ def check_row(where, row):
     require(len(row.shape) == len(row.offset) == len(row.extent), where, "shape, offset and extent differ in length")
     inside = all(offset + extent <= whole for whole, offset, extent in zip(row.shape, row.offset, row.extent))
     require(inside, where, f"its box of {row.extent} is not inside of {row.shape}")
-    limit(prod(row.shape), 2**64 - 1, where, "elements")
     elements, bits, place = prod(row.extent), dtypes.bits(row), row.place
     require((elements == 0) == (place is None), where, "elements without a chunk, or a chunk without elements")
     if place:

@@ -87,8 +87,8 @@ class Repository:
         decision = self.decision(run, ordinal)
         if decision["decision"] == "ABORT" or self.is_expired(run, ordinal):
             raise NotFound(name, "its attempt was aborted") if decision["decision"] == "ABORT" else Expired(name, "expired")
-        for fields in (self.configuration, decision):
-            readable(keys.record(run, "decisions", ordinal), fields)
+        readable("everstep.json", self.configuration)
+        readable(keys.record(run, "decisions", ordinal), decision)
         return Checkpoint(self, decision["manifest"])
 
     def checkpoints(self, run):

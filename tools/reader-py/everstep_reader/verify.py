@@ -4,7 +4,7 @@ from itertools import pairwise
 from math import prod
 
 from . import codecs, dtypes, keys, load, packs
-from .errors import Expired, Incomplete, NotFound, ReaderError, known, require
+from .errors import Expired, Incomplete, NotFound, ReaderError, known, limit, require
 from .repository import Checkpoint, readable
 from .sealed import ORDINAL, RUN, text
 
@@ -105,16 +105,16 @@ class Verifier:
         if refs is not None:
             owners = sorted({attempt for attempt, _, _ in refs})
             self.met(require, owners == manifest["owners"], checkpoint.decision_key, "owners are not those of its refs")
-        places = {row.place for row in rows or () if row.place}
+        places, consistent = {row.place for row in rows or () if row.place}, False
         if rows is not None:
             same = refs is None or set(refs) == {place[2:5] for place in places}
             self.met(require, same, checkpoint.refs_key, "its packs are not those of the index")
             self.met(self.check_reused, checkpoint, places)
-            self.met(check_index, checkpoint.index_key, rows, places)
+            consistent = self.met(check_index, checkpoint.index_key, rows, places)
             self.met(check_totals, checkpoint.decision_key, checkpoint, places)
         used = refs or () if rows is None else {place[2:5] for place in places}
         tables = {pack: self.table(checkpoint, pack) for pack in sorted(used)}
-        for place in places:
+        for place in places if consistent else ():
             self.met(known, place.codec <= codecs.PLANES, checkpoint.index_key, f"codec {place.codec}")
             self.met(check_place, place, tables[place[2:5]])
 
@@ -149,9 +149,11 @@ def check_index(key, rows, places):
     for row in rows:
         other = row.alias_of is None or row.alias_of != row.name and row.alias_of in names
         require(other, key, f"{row.name[:80]!r} is an alias of nothing else")
+        limit(prod(row.shape), 2**64 - 1, key, f"elements of {row.name[:80]!r}")
     require(len({place.chunk for place in places}) == len(places), key, "a chunk in two places")
     lengths = {place[2:6] for place in places}
     require(len({length[:3] for length in lengths}) == len(lengths), key, "a pack of two lengths")
+    return True
 
 
 def missing(key):

@@ -1,4 +1,4 @@
-"""agreement.py CKPT_INSPECT: judges every fixture and every forged repository by both readers, prints a table of what they
+"""agreement.py CKPT_INSPECT [FIXTURES]: judges every fixture and every forged repository by both readers, prints a table of what they
 say, and fails where they disagree with each other or with what the fixture or the specification says.
 
 Compared are the verdict on the repository, the objects that are named as bad, what becomes of each checkpoint, and the
@@ -20,8 +20,23 @@ from everstep_reader.verify import Verifier
 from forge import Forge
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
-DISPUTED = {}
-"""Forged cases on which the readers still disagree, and the question in QUESTIONS.md. One that agrees fails, too."""
+DISPUTED = {
+    "forged/configuration: no requires": 1,
+    "forged/intent 1: no requires": 1,
+    "forged/intent 3: no requires": 1,
+    "forged/decision 3: no requires": 1,
+    "forged/intent 3: no parents": 1,
+    "forged/decision 3: no metadata in the manifest": 1,
+    "forged/decision 3: no parent, although chunks are reused": 2,
+    "forged/later: an attempt without a decision below a fence that saved": 3,
+    "forged/writer 2: DELTA_BYTE_ARRAY": 4,
+    "forged/rows 2: an unknown dtype": 5,
+    "forged/rows 2: an object of an unknown kind": 5,
+    "forged/intent 3: another kind": 6,
+    "forged/later: a session mark that is damaged": 7,
+}
+"""Forged cases on which the readers still disagree, and the question in QUESTIONS.md. One that agrees fails, too: it has to
+leave this list."""
 
 IN_SAFETENSORS = ("bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")
 
@@ -164,9 +179,9 @@ def forged(inspect, case):
 
 
 def main():
-    inspect = sys.argv[1]
-    jobs = [(sound, folder.parent) for folder in sorted(FIXTURES.glob("draft/*/expected.json"))]
-    jobs += [(judged, folder.parent) for kind in ("damaged", "hostile") for folder in sorted(FIXTURES.glob(f"{kind}/*/expect.json"))]
+    inspect, fixtures = sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else FIXTURES)
+    jobs = [(sound, file.parent) for file in sorted(fixtures.glob("draft/*/expected.json"))]
+    jobs += [(judged, file.parent) for kind in ("damaged", "hostile") for file in sorted(fixtures.glob(f"{kind}/*/expect.json"))]
     jobs += [(forged, case) for case in CASES]
     failed = 0
     print(f"{'repository':<72} {'expected':<11} {'reader-py':<11} ckpt-inspect")

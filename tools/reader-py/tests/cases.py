@@ -152,6 +152,33 @@ case(DAMAGED, "decision 3", "another footer offset", put("manifest.index.footer_
 case(DAMAGED, "decision 3", "another hash of the footer", put("manifest.index.footer_blake3", "00" * 32))
 case(DAMAGED, "decision 3", "another number of packs", put("manifest.refs.packs", 7))
 
+# Page 13: what comes later
+def later(*intents, expired=None):
+    """Intents of ordinals from 4 on, and an expired marker."""
+
+    def change(forge):
+        for ordinal, fields in enumerate(intents, start=4):
+            forge.intent(ordinal, **fields)
+        if expired:
+            forge.sealed("", f"runs/r/expired/{expired:020}", "everstep-expired", run="r", ordinal=expired, reason="", created="")
+
+    return change
+
+
+SAVE = {"kind": "save", "parents": [], "step": 9, "world_size": 1}
+FENCE = {"kind": "fence", "parents": [], "world_size": 0, "session": "33" * 16}
+case(FINE, "later", "an attempt without a decision", later(SAVE))
+case(FINE, "later", "an attempt without a decision below a fence", later(SAVE, FENCE))
+case(FINE, "later", "a fenced session that goes on", later(SAVE, FENCE, SAVE))
+case(DAMAGED, "later", "an attempt without a decision below a fence that saved", later(SAVE, FENCE, SAVE | {"session": "33" * 16}))
+case(DAMAGED, "later", "a parent without a decision", later(SAVE, SAVE | {"parents": [PARENT | {"ordinal": 4, "attempt": "a3" * 16}]}))
+case(FINE, "later", "the newest checkpoint expires", later(expired=3))
+case(FINE, "later", "an older checkpoint expires", later(expired=2))
+case(FINE, "later", "a fence expires", later(expired=1))
+case(DAMAGED, "later", "a marker of nothing", later(expired=9))
+case(FINE, "later", "a session mark that is damaged", lambda forge: forge.put("sessions/" + "22" * 16, b"no mark"))
+case(DAMAGED, "later", "a marker without a decision", later(SAVE, expired=4))
+
 # Page 04: rows
 case(DAMAGED, "rows 2", "out of order", lambda rows: [rows[1], rows[0], *rows[2:]])
 case(DAMAGED, "rows 2", "twice", instead(0, {}, {}))

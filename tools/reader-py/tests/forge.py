@@ -78,10 +78,11 @@ class Forge:
         ]
         rows[1]["dtype"], rows[3]["chunk_offset"] = "i32", 4
         self.save(3, [2], [(other, 0, other)], rows)
+        self.change("later", self)
 
     def intent(self, ordinal, **fields):
-        about = {"run": "r", "ordinal": ordinal, "attempt": ATTEMPTS[ordinal - 1], "session": FENCE_SESSION}
-        self.sealed(f"intent {ordinal}", keys.record("r", "intents", ordinal), "everstep-intent", requires={}, **about, **fields)
+        about = {"run": "r", "ordinal": ordinal, "attempt": f"{0xA0 + ordinal - 1:x}" * 16, "session": FENCE_SESSION, "requires": {}}
+        self.sealed(f"intent {ordinal}", keys.record("r", "intents", ordinal), "everstep-intent", **about | fields)
 
     def row(self, name, dtype, shape, data, place, kind="tensor", rank=None, raw=None):
         """`place` is the number of a chunk of this save, the place of an older one, or None without elements."""
