@@ -112,7 +112,8 @@ def rows_of(key, group, table):
     require(table.num_rows == group["rows"], key, "a row group decodes to another number of rows")
     for name in TEXTS:  # which stay in dictionaries until then: one long name must not become one for each row
         for part in table.column(name).chunks:
-            limit(pyarrow.compute.max(pyarrow.compute.binary_length(part.dictionary)).as_py() or 0, limits.NAME, key, name)
+            longest = pyarrow.compute.max(pyarrow.compute.binary_length(part.dictionary)).as_py()
+            limit(longest or 0, limits.NAME, key, f"bytes of a {name}")
     rows = []
     for *piece, chunk, raw_len, attempt, rank, pack, pack_len, offset, stored_len, codec in zip(
         *(table.column(name).to_pylist() for name in COLUMNS)

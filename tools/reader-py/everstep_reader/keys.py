@@ -6,10 +6,12 @@ from blake3 import blake3
 
 from .limits import ORDINAL
 
-RUN, ID, HASH, NUMBER = r"[a-z0-9][a-z0-9._-]{0,127}", "[0-9a-f]{32}", "[0-9a-f]{64}", "(?:0|[1-9][0-9]{0,19})"
+CHOSEN = "[a-z0-9][a-z0-9._-]{0,127}"  # a name that people give
+RUN, ID, HASH, NUMBER = rf"(?:{CHOSEN}|_pins)", "[0-9a-f]{32}", "[0-9a-f]{64}", "(?:0|[1-9][0-9]{0,19})"
 KNOWN = re.compile(
     rf"everstep\.json|runs/{RUN}/(?:intents|decisions|expired)/(?P<ordinal>[0-9]{{20}})"
-    rf"|index/{ID}/(?:part-(?P<part>{NUMBER})-{HASH}\.parquet|failed-(?P<failed>{NUMBER})\.json|{HASH}\.(?:parquet|refs))"
+    rf"|index/{ID}/(?:part-(?P<part>{NUMBER})-{HASH}\.parquet|failed-(?P<failed>{NUMBER})\.json)"
+    rf"|index/{ID}/{HASH}\.(?:parquet|refs)"
     rf"|packs/(?P<xx>[0-9a-f]{{2}})/(?P<attempt>{ID})/(?P<rank>{NUMBER})-{HASH}"
     rf"|(?:sessions|alive)/{ID}|cards/{ID}/(?P<save>{NUMBER})\.(?:card|outcome)|leases/{ID}(?:\.end)?"
     rf"|probe/{ID}-[0-9]+|swept/.*|runs/_.*"
@@ -22,7 +24,8 @@ def is_stray(key):
     match = KNOWN.fullmatch(key)
     if not match or any(match[name] and int(match[name]) > most for name, most in MOST.items()):
         return True
-    return match["ordinal"] == "0" * 20 or match["xx"] not in (None, match["xx"] and spread(match["attempt"], match["rank"]))
+    misplaced = match["xx"] and match["xx"] != spread(match["attempt"], match["rank"])
+    return match["ordinal"] == "0" * 20 or bool(misplaced)
 
 
 def spread(attempt, rank):

@@ -54,7 +54,8 @@ def parse_table(key, data, attempt, rank, pack_id):
     limit(count, limits.PACK_CHUNKS, key, "chunks")
     limit(pack_len, limits.PACK, key, "bytes")
     end = HEADER.size + ENTRY.size * count
-    require(blake3(data[:end]).hexdigest() == pack_id and len(data) >= end, key, "header and table are not those of its key")
+    whole = blake3(data[:end]).hexdigest() == pack_id and len(data) >= end
+    require(whole, key, "header and table are not those of its key")
     entries = [Entry._make(entry) for entry in ENTRY.iter_unpack(data[HEADER.size : end])]
     for entry in entries:
         check_entry(key, entry, -(-end // 64) * 64)
@@ -69,7 +70,8 @@ def check_entry(key, entry, offset):
     known(not entry.base and entry.codec <= codecs.PLANES, key, f"codec {entry.codec} with base {entry.base}")
     limit(entry.raw_len, limits.RAW, key, "raw bytes of a chunk")
     limit(entry.stored_len, limits.STORED, key, "stored bytes of a chunk")
-    require(entry.raw_len and entry.stored_len and (not raw or entry.raw_len == entry.stored_len), key, "lengths of a chunk")
+    lengths = entry.raw_len and entry.stored_len and (not raw or entry.raw_len == entry.stored_len)
+    require(lengths, key, "lengths of a chunk")
     require(entry.width in ((2, 4, 8) if planes else (0,)), key, f"element width {entry.width}")
     require(not planes or entry.raw_len % entry.width == 0, key, "planes of no whole elements")
     require(entry.offset == offset, key, f"a chunk at {entry.offset} instead of {offset}")
@@ -85,7 +87,8 @@ def read(store, attempt, rank, pack_id):
         padding, end = data[end : entry.offset], entry.offset + entry.stored_len
         stored = data[entry.offset : end]
         require(len(stored) == entry.stored_len, key, "it ends early")
-        require(not any(padding) and crc32c(stored) == entry.crc, key, f"padding or checksum of the chunk at {entry.offset}")
+        intact = not any(padding) and crc32c(stored) == entry.crc
+        require(intact, key, f"padding or checksum of the chunk at {entry.offset}")
         require(entry.width in (0, stored[0]), key, f"element width of the chunk at {entry.offset}")
         decode(key, stored, entry)
     require(len(data) == end, key, f"{len(data) - end} bytes after its end")

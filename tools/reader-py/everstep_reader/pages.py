@@ -4,8 +4,8 @@ from .errors import limit, require
 from .limits import GROUP_PAGES, VALUES_PER_ROW
 
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
-HEADERS = {DATA: (5, 2), DICTIONARY: (7, 2), DATA_V2: (8, 4)}  # of a page: field of its header, and in it of the encoding
-ENCODINGS = (0, 2, 3, 5, 8)  # PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BINARY_PACKED, RLE_DICTIONARY: none of them unpacks text
+HEADERS = {DATA: (5, 2), DICTIONARY: (7, 2), DATA_V2: (8, 4)}  # fields of the header, and in it of the encoding
+ENCODINGS = (0, 2, 3, 5, 8)  # PLAIN, dictionaries, RLE, DELTA_BINARY_PACKED: none makes much text of little
 
 
 class Compact:

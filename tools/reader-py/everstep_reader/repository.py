@@ -5,7 +5,7 @@ from functools import cached_property
 
 from . import index, keys, limits, packs, sealed
 from .errors import Expired, Incomplete, NotFound, known, limit, require
-from .sealed import HASH, ID, ORDINAL, REFERENCE, REQUIRES, RUN, ascending, between, integer, text, text_to
+from .sealed import CHOSEN, HASH, ID, ORDINAL, REFERENCE, REQUIRES, RUN, ascending, between, integer, text, text_to
 from .store import Directory
 
 OVERRIDE = {"pattern": text_to(limits.PATTERN), "block_elements": between(1, 2**64)}
@@ -26,7 +26,7 @@ MANIFEST = {
     "parents": [REFERENCE, limits.PARENTS], "world_size": integer,
     "index": {"blake3": HASH, "len": integer, "rows": integer, "footer_offset": integer, "footer_blake3": HASH},
     "refs": {"blake3": HASH, "len": integer, "packs": integer}, "owners": ascending(ID),
-    "rollback_to?": REFERENCE, "totals": dict.fromkeys(TOTALS.split(), integer),
+    "rollback_to?": REFERENCE, "pin?": {"name": CHOSEN, "of": REFERENCE}, "totals": dict.fromkeys(TOTALS.split(), integer),
     "metadata": {}, "created": text, "tool": text,
 }
 ABORT = {"reason": text, "detail?": text, "by?": ID}
@@ -65,18 +65,15 @@ class Repository:
         return fields
 
     def decision(self, run, ordinal):
-        fields, key = self.record(run, ordinal, "decisions", PLACE | {"decision": text}), keys.record(run, "decisions", ordinal)
+        key = keys.record(run, "decisions", ordinal)
+        fields = self.record(run, ordinal, "decisions", PLACE | {"decision": text})
         commit = fields["decision"] == "COMMIT"
         require(commit or fields["decision"] == "ABORT", key, "it is neither COMMIT nor ABORT")
-        require(("manifest" in fields, "abort" in fields) == (commit, not commit), key, "manifest with COMMIT, abort with ABORT")
+        there = ("manifest" in fields, "abort" in fields)
+        require(there == (commit, not commit), key, "it has not a manifest with COMMIT, or abort with ABORT")
         sealed.check(key, "", fields, {"manifest": MANIFEST} if commit else {"abort": ABORT})
-        same = [name for name in ("run", "ordinal", "attempt") if not commit or fields["manifest"][name] == fields[name]]
-        require(len(same) == 3, key, "its manifest has another run, ordinal or attempt")
         if commit:
-            index_, packs_ = fields["manifest"]["index"], fields["manifest"]["refs"]["packs"]
-            limit(index_["len"], limits.INDEX, key, "bytes of the index")
-            limit(packs_, limits.REFS, key, "packs")
-            require(4 <= index_["footer_offset"] <= index_["len"] - 8, key, "its index has no place for a footer")
+            check_manifest(key, fields, fields["manifest"])
         return fields
 
     def checkpoint(self, run, ordinal):
@@ -98,14 +95,18 @@ class Repository:
                 yield self.checkpoint(run, ordinal)
 
     def resolve(self, reference):
-        """The checkpoint of RUN, RUN@latest, RUN@step=N, RUN@ordinal=K, RUN@min=METRIC or RUN@max=METRIC."""
+        """The checkpoint of RUN, RUN@latest, @step=N, @ordinal=K, @min=METRIC or @max=METRIC, or of pin:NAME."""
         run, _, which = reference.partition("@")
+        if reference.startswith("pin:"):
+            run, which = "_pins", f"pin={reference[4:]}"
         rule, _, argument = which.partition("=")
         found = self.checkpoints(run) if run in self.runs() else ()
         if rule == "ordinal" and argument.isdecimal():
             return self.checkpoint(run, int(argument))
         if rule == "step":
             found = (one for one in found if str(one.manifest["step"]) == argument)
+        elif rule == "pin":
+            found = (one for one in found if one.manifest["pin"]["name"] == argument)
         elif rule in ("min", "max"):
             measured = [one for one in found if type(one.manifest["metadata"].get(argument)) in (int, float)]
             found = sorted(measured, key=lambda one: one.manifest["metadata"][argument], reverse=rule == "max")
@@ -114,6 +115,16 @@ class Repository:
         for checkpoint in found:
             return checkpoint
         raise NotFound(reference, "no such checkpoint")
+
+
+def check_manifest(key, decision, manifest):
+    same = all(manifest[name] == decision[name] for name in ("run", "ordinal", "attempt"))
+    require(same, key, "its manifest has another run, ordinal or attempt")
+    require(("pin" in manifest) == (manifest["run"] == "_pins"), key, "pins are in the run _pins, and nothing else")
+    limit(manifest["index"]["len"], limits.INDEX, key, "bytes of the index")
+    limit(manifest["refs"]["packs"], limits.REFS, key, "packs")
+    footer = manifest["index"]["footer_offset"]
+    require(4 <= footer <= manifest["index"]["len"] - 8, key, "its index has no place for a footer")
 
 
 def readable(key, fields):

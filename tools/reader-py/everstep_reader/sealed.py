@@ -119,7 +119,7 @@ def ascending(rule):
     )
 
 
-RUN, ID, HASH = matching(keys.RUN), matching(keys.ID), matching(keys.HASH)
+CHOSEN, RUN, ID, HASH = map(matching, (keys.CHOSEN, keys.RUN, keys.ID, keys.HASH))
 ORDINAL = between(1, limits.ORDINAL)
 REQUIRES = {f"{operation}?": texts for operation in ("read", "write", "gc")}
 REFERENCE = {"run": RUN, "ordinal": ORDINAL, "attempt": ID}

@@ -70,7 +70,8 @@ class Verifier:
 
     def decided(self, run, ordinal, intent, expired):
         decision = self.met(self.repository.decision, run, ordinal)
-        fits = intent and decision and self.met(self.check_decision, keys.record(run, "decisions", ordinal), intent, decision)
+        key = keys.record(run, "decisions", ordinal)
+        fits = intent and decision and self.met(self.check_decision, key, intent, decision)
         if decision and (fits or not intent) and decision["decision"] == "COMMIT" and not expired:
             if checkpoint := self.met(self.repository.checkpoint, run, ordinal):
                 self.checkpoint(checkpoint)

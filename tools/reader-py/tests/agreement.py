@@ -1,5 +1,5 @@
-"""agreement.py CKPT_INSPECT [FIXTURES]: judges every fixture and every forged repository by both readers, prints a table of what they
-say, and fails where they disagree with each other or with what the fixture or the specification says.
+"""agreement.py CKPT_INSPECT [FIXTURES]: judges every fixture and every forged repository by both readers, prints a table
+of what they say, and fails where they disagree with each other or with what the fixture or the specification says.
 
 Compared are the verdict on the repository, the objects that are named as bad, what becomes of each checkpoint, and the
 digests of what loads. In a forged repository the objects named must have one in common; in a fixture they must be the same."""

@@ -1,0 +1,53 @@
+"""The command line: what it prints, and its exit status."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+DRAFT = Path(__file__).parents[3] / "fixtures" / "draft"
+HISTORY, OBJECTS = DRAFT / "history" / "repository", DRAFT / "objects" / "repository"
+
+
+def run(*arguments):
+    told = subprocess.run([sys.executable, "-m", "everstep_reader", *map(str, arguments)], capture_output=True, text=True)
+    return told.returncode, json.loads(told.stdout) if told.stdout else None
+
+
+class CommandLine(unittest.TestCase):
+    def test_ls_tells_what_became_of_every_attempt(self):
+        status, listed = run("ls", HISTORY, "first")
+        self.assertEqual(status, 0)
+        self.assertEqual([one["ordinal"] for one in listed], [1, 2, 3, 4, 5])
+        self.assertEqual([one["state"] for one in listed[1:]], ["checkpoint", "expired", "checkpoint", "checkpoint"])
+
+    def test_load_finds_the_newest_checkpoint_and_all_ranks(self):
+        status, loaded = run("load", OBJECTS, "objects@latest")
+        self.assertEqual((status, list(loaded)), (0, ["objects@ordinal=2"]))
+        names = [(one["name"], one["rank"]) for one in loaded["objects@ordinal=2"]]
+        self.assertEqual(names, [("all", None), ("empty", None), ("rng", 0), ("rng", 1), ("rng", 2)])
+
+    def test_the_exit_status_tells_usage_from_absence_and_damage(self):
+        self.assertEqual(run("verify", HISTORY), (0, {"sound": True, "findings": []}))
+        self.assertEqual(run("frobnicate", HISTORY)[0], 2)
+        for reference in ("first@ordinal=3", "first@ordinal=1", "first@ordinal=9", "first@step=99", "nobody"):
+            self.assertEqual(run("load", HISTORY, reference)[0], 4, reference)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(run("ls", folder)[0], 4)
+            shutil.copytree(HISTORY, folder, dirs_exist_ok=True)
+            pack = next(Path(folder, "packs").glob("*/5d120a690d53886910b36d525b7de9f5/*"))
+            data = pack.read_bytes()
+            pack.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+            status, judged = run("verify", folder)
+            self.assertEqual((status, judged["findings"][0]["object"]), (1, pack.relative_to(folder).as_posix()))
+            self.assertEqual(run("verify", folder, "first@ordinal=2")[0], 0)
+            self.assertEqual(run("load", folder, "first")[0], 1)
+            pack.unlink()
+            self.assertEqual(run("load", folder, "first")[1]["error"]["kind"], "Incomplete")
+
+
+if __name__ == "__main__":
+    unittest.main()
