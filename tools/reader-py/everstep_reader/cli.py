@@ -8,7 +8,7 @@ import sys
 
 from blake3 import blake3
 
-from . import load
+from . import keys, load
 from .errors import Expired, NotFound, ReaderError, Unsupported
 from .repository import Repository
 from .verify import Verifier
@@ -55,15 +55,16 @@ def state(repository, run, ordinal):
 
 
 def verify(repository, reference):
-    """Every finding; damage decides the exit status, then what is not supported."""
-    verifier = Verifier(repository)
+    """Every finding, and keys that nobody knows; damage decides the exit status, then what is not supported."""
+    verifier, strays = Verifier(repository), []
     if reference:
         verifier.checkpoint(repository.resolve(reference))
     else:
         verifier.everything()
+        strays = [key for key in repository.store.keys() if keys.is_stray(key)]
     findings = list(verifier.findings.values())
     damaged = any(not isinstance(finding, Unsupported) for finding in findings)
-    document = {"sound": not findings, "findings": [show(finding) for finding in findings]}
+    document = {"sound": not findings, "findings": [show(finding) for finding in findings], "strays": strays}
     return document, 1 if damaged else Unsupported.status if findings else 0
 
 

@@ -82,8 +82,10 @@ class Repository:
         if not self.store.exists(keys.record(run, "decisions", ordinal)):
             raise NotFound(name, "no such checkpoint: no decision")
         decision = self.decision(run, ordinal)
-        if decision["decision"] == "ABORT" or self.is_expired(run, ordinal):
-            raise NotFound(name, "its attempt was aborted") if decision["decision"] == "ABORT" else Expired(name, "expired")
+        if decision["decision"] == "ABORT":
+            raise NotFound(name, "its attempt was aborted")
+        if self.is_expired(run, ordinal):
+            raise Expired(name, "it has expired")
         readable("everstep.json", self.configuration)
         readable(keys.record(run, "decisions", ordinal), decision)
         return Checkpoint(self, decision["manifest"])

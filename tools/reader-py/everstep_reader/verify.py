@@ -55,8 +55,8 @@ class Verifier:
             elif save:
                 undecided.append(key)
             if save:  # so its session has resolved `latest` (I8)
-                for key in undecided[: below.get(intent["session"], 0)]:
-                    self.met(missing, key)
+                for lost in undecided[: below.pop(intent["session"], 0)]:
+                    self.met(missing, lost)
             elif intent:
                 below[intent["session"]] = len(undecided)
         self.undecided.update(undecided)
@@ -125,7 +125,7 @@ class Verifier:
         return self.tables[pack]
 
     def check_reused(self, checkpoint, places):
-        """Chunks of other attempts lie exactly where a parent's index has them (I5), as far as indexes are still there."""
+        """Chunks of other attempts lie where a parent's index has them (I5), as far as the indexes can be read."""
         reused = {place for place in places if place.attempt != checkpoint.attempt}
         for parent in checkpoint.manifest["parents"] if reused else ():
             try:

@@ -31,7 +31,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(names, [("all", None), ("empty", None), ("rng", 0), ("rng", 1), ("rng", 2)])
 
     def test_the_exit_status_tells_usage_from_absence_and_damage(self):
-        self.assertEqual(run("verify", HISTORY), (0, {"sound": True, "findings": []}))
+        self.assertEqual(run("verify", HISTORY), (0, {"sound": True, "findings": [], "strays": []}))
         self.assertEqual(run("frobnicate", HISTORY)[0], 2)
         for reference in ("first@ordinal=3", "first@ordinal=1", "first@ordinal=9", "first@step=99", "nobody"):
             self.assertEqual(run("load", HISTORY, reference)[0], 4, reference)
@@ -41,7 +41,12 @@ class CommandLine(unittest.TestCase):
             pack = next(Path(folder, "packs").glob("*/5d120a690d53886910b36d525b7de9f5/*"))
             data = pack.read_bytes()
             pack.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+            strays = ["packs/00/" + "a" * 32 + "/0-" + "b" * 64, "runs/first/intents/7", "x"]
+            for key in strays:
+                Path(folder, key).parent.mkdir(parents=True, exist_ok=True)
+                Path(folder, key).touch()
             status, judged = run("verify", folder)
+            self.assertEqual(judged["strays"], strays)
             self.assertEqual((status, judged["findings"][0]["object"]), (1, pack.relative_to(folder).as_posix()))
             self.assertEqual(run("verify", folder, "first@ordinal=2")[0], 0)
             self.assertEqual(run("load", folder, "first")[0], 1)
