@@ -40,10 +40,12 @@ impl Finding {
     pub(crate) fn unreadable(object: impl fmt::Display, error: &FormatError) -> Self {
         let (expected, found) = sides(error);
         let finding = match error {
-            FormatError::Unsupported { .. } => {
-                Self::warning(object, "it was written by a newer version and cannot be judged")
-                    .advise("check with a newer Everstep")
-            }
+            FormatError::Unsupported { .. } => Self::new(
+                Severity::Unsupported,
+                object,
+                "it was written by a newer version and cannot be judged",
+            )
+            .advise("check with a newer Everstep"),
             _ => Self::damage(object, "it is damaged"),
         };
         finding.expect(expected, found)

@@ -10,7 +10,7 @@ use everstep_store::{Listed, Span, Store};
 use crate::CheckError;
 use crate::history::Standing;
 use crate::packs::Uses;
-use crate::reading::{Got, get};
+use crate::reading::{Got, get, sides};
 use crate::report::{Finding, Hurt};
 
 /// Strays named one by one; the rest is counted.
@@ -126,8 +126,10 @@ pub(crate) async fn judge_sessions(
         let Some(StoredKind::Session(session)) = key.kind() else { continue };
         let Got::Bytes(bytes) = get(store, key, Span::Whole).await? else { continue };
         if let Err(error) = SessionMark::from_bytes(&bytes, session) {
-            let advice = "it hurts nothing and may be deleted; but something damages what this store keeps";
-            findings.push(Finding::unreadable(key, &error).advise(advice));
+            let (expected, found) = sides(&error);
+            let advice =
+                "it hurts nothing and may be deleted; but something may be damaging what this store keeps";
+            findings.push(Finding::warning(key, "it is damaged").expect(expected, found).advise(advice));
         }
     }
     Ok(findings)

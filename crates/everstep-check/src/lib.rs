@@ -17,8 +17,9 @@ mod options;
 mod packs;
 mod reading;
 mod report;
+mod reuse;
 mod walk;
 
 pub use options::{CheckError, CheckOptions, Progress, Settings, Tools};
-pub use report::{Counts, Finding, Hurt, Report, Severity};
+pub use report::{Counts, Finding, Hurt, Report, Severity, Verdict};
 pub use walk::check;

@@ -11,6 +11,8 @@ pub enum Severity {
     Note,
     /// Something is not as it should be, and no checkpoint is hurt.
     Warning,
+    /// Something was written by a newer version and could not be judged.
+    Unsupported,
     /// Bytes of the repository are wrong or gone.
     Damage,
 }
@@ -21,6 +23,7 @@ impl Severity {
         match self {
             Self::Note => "note",
             Self::Warning => "warning",
+            Self::Unsupported => "unsupported",
             Self::Damage => "damage",
         }
     }
@@ -99,10 +102,41 @@ pub struct Report {
     pub counts: Counts,
 }
 
+/// What a check comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Whatever was looked at is as it must be.
+    Sound,
+    /// No damage was found, but something could not be judged: a newer version wrote it.
+    Unsupported,
+    /// Bytes are wrong or gone.
+    Damaged,
+}
+
+impl Verdict {
+    /// A stable name for scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sound => "sound",
+            Self::Unsupported => "unsupported",
+            Self::Damaged => "damaged",
+        }
+    }
+}
+
 impl Report {
-    /// Whether no damage was found.
+    /// The verdict, by the worst finding.
+    pub fn verdict(&self) -> Verdict {
+        match self.findings.iter().map(|finding| finding.severity).max() {
+            Some(Severity::Damage) => Verdict::Damaged,
+            Some(Severity::Unsupported) => Verdict::Unsupported,
+            _ => Verdict::Sound,
+        }
+    }
+
+    /// Whether everything could be judged and no damage was found.
     pub fn is_sound(&self) -> bool {
-        self.damage().next().is_none()
+        self.verdict() == Verdict::Sound
     }
 
     /// The findings that are damage.

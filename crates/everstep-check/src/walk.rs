@@ -16,7 +16,8 @@ use crate::garbage::{self, Inventory};
 use crate::history::Histories;
 use crate::packs::{self, Use, Uses};
 use crate::reading::get_ahead;
-use crate::report::{Counts, Finding, Report};
+use crate::report::{Counts, Finding, Hurt, Report};
+use crate::reuse::Parents;
 use crate::{CheckError, CheckOptions, Tools};
 
 /// Indexes held at one time: they are large, and judged one after the other.
@@ -116,12 +117,15 @@ impl Walk<'_> {
     }
 
     async fn claims(&self, checkpoints: Vec<Checkpoint>) -> Result<Claims, CheckError> {
-        let mut claims = Claims::default();
+        let (mut claims, mut parents) = (Claims::default(), Parents::default());
         let store = self.store.as_ref();
         let fetched = stream::iter(checkpoints.into_iter().map(|c| contents::fetch(store, c)));
         let mut fetched = std::pin::pin!(fetched.buffered(INDEXES_AHEAD));
         while let Some(fetched) = fetched.try_next().await? {
             if let Some(contents) = self.tools.pool.install(|| contents::judge(fetched)) {
+                let hurt = Hurt::of(&contents.checkpoint.manifest);
+                let strange = parents.judge(self.repository, &contents).await?;
+                claims.findings.extend(strange.map(|finding| finding.hurting([hurt])));
                 claims.add(contents);
             }
         }

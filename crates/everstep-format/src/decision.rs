@@ -88,7 +88,6 @@ pub struct Manifest {
     /// Sums.
     pub totals: Totals,
     /// The user's metadata: metrics, git commit, anything JSON.
-    #[serde(default)]
     pub metadata: serde_json::Map<String, serde_json::Value>,
     /// Wall-clock time of the commit, RFC 3339, informational.
     pub created: String,
@@ -142,7 +141,6 @@ enum Word {
 struct Stored {
     magic: String,
     version: u32,
-    #[serde(default)]
     requires: Requires,
     decision: Word,
     run: RunName,

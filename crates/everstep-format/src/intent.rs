@@ -39,7 +39,6 @@ pub struct Intent {
     /// Integer format version.
     pub version: u32,
     /// Features per operation.
-    #[serde(default)]
     pub requires: Requires,
     /// The run, as in the key.
     pub run: RunName,
@@ -52,13 +51,11 @@ pub struct Intent {
     /// SAVE or FENCE.
     pub kind: IntentKind,
     /// Parents named, each read as COMMIT before this was written.
-    #[serde(default)]
     pub parents: Vec<ParentRef>,
     /// Training step; absent for a fence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
     /// Writers of the attempt; 0 for a fence.
-    #[serde(default)]
     pub world_size: u32,
     /// Label of the job that opened the session. Advisory: it never decides safety.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +63,18 @@ pub struct Intent {
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What is wrong with an intent that cannot be parsed, when it is of a kind that a later version may know.
+fn unknown_kind(bytes: &[u8]) -> Option<FormatError> {
+    #[derive(Deserialize)]
+    struct Kind {
+        kind: String,
+    }
+    let Kind { kind } = sealed::open("intent", bytes).ok()?;
+    let known: Result<IntentKind, serde_json::Error> = serde_json::from_value(kind.clone().into());
+    let supported = "save or fence".to_owned();
+    known.is_err().then(|| FormatError::Unsupported { what: "kind of intent", found: kind, supported })
 }
 
 impl Intent {
@@ -117,7 +126,8 @@ impl Intent {
     /// # Errors
     /// [`FormatError::Corrupt`] also when it names another run or ordinal; [`FormatError::Unsupported`].
     pub fn from_bytes(bytes: &[u8], run: &RunName, ordinal: Ordinal) -> Result<Self, FormatError> {
-        let intent: Self = sealed::open("intent", bytes)?;
+        let intent: Self =
+            sealed::open("intent", bytes).map_err(|error| unknown_kind(bytes).unwrap_or(error))?;
         sealed::expect("intent", "magic", &MAGIC, &intent.magic.as_str())?;
         crate::repository::check_version(intent.version)?;
         sealed::expect("intent", "run", run, &intent.run)?;

@@ -103,7 +103,6 @@ pub struct RepositoryConfig {
     /// The version as people read it.
     pub version_name: String,
     /// Features required since creation.
-    #[serde(default)]
     pub requires: Requires,
     /// The repository's id.
     pub id: RepositoryId,

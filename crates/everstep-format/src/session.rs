@@ -25,7 +25,6 @@ pub struct SessionMark {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Set once the session has ended by itself.
-    #[serde(default)]
     pub closed: bool,
     /// Fields of later versions.
     #[serde(flatten)]

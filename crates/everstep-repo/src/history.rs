@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use everstep_format::decision::{Abort, Manifest};
+use everstep_format::id::SessionId;
 use everstep_format::intent::{Intent, IntentKind, ParentRef};
 use everstep_format::name::{Ordinal, RunName};
 
@@ -135,11 +136,14 @@ impl History {
     }
 
     /// The newest fence whose session has surely finished aborting what lay below it: it closed, was
-    /// superseded, or went on to commit above it.
+    /// superseded, or went on to save above it.
     fn newest_settled_fence(&self) -> Option<Ordinal> {
         let newest_commit = self.commits().next_back().map(|(ordinal, _)| ordinal);
+        let saves = self.intents.values().filter(|intent| intent.kind == IntentKind::Save);
+        let saved: BTreeSet<SessionId> = saves.map(|intent| intent.session).collect();
         let settled = |ordinal: Ordinal| {
             newest_commit > Some(ordinal)
+                || self.intents.get(&ordinal).is_some_and(|fence| saved.contains(&fence.session))
                 || self
                     .abort_of(ordinal)
                     .is_some_and(|abort| SETTLING_REASONS.contains(&abort.reason.as_str()))

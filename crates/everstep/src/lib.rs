@@ -56,7 +56,7 @@ pub use progress::Progress;
 pub use repository::Repository;
 pub use run::{Attempts, Run, Saved, Writer, WriterOptions};
 
-pub use everstep_check::{Counts, Finding, Report, Severity};
+pub use everstep_check::{Counts, Finding, Report, Severity, Verdict};
 pub use everstep_format as format;
 pub use everstep_format::bounds::Bounds;
 pub use everstep_format::decision::Manifest;

@@ -46,7 +46,8 @@ impl From<Error> for Failure {
     }
 }
 
-fn exit_status(kind: ErrorKind) -> u8 {
+/// The exit status of an error.
+pub(crate) fn exit_status(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Corrupt => 1,
         ErrorKind::InvalidArgument | ErrorKind::SchemaMismatch | ErrorKind::Source => 2,

@@ -64,17 +64,17 @@ impl<'a> Cursor<'a> {
         Some(Some((*last, byte & 0x0f)))
     }
 
-    /// Field 1 of a struct, which is a number; the rest of it is skipped.
-    pub(super) fn first_number(&mut self) -> Option<u64> {
+    /// The fields of a struct that are numbers and have the ids 0 to 4; the rest of it is skipped.
+    pub(super) fn first_numbers(&mut self) -> Option<[Option<u64>; 5]> {
         let mut last = 0;
-        let mut number = None;
+        let mut numbers = [None; 5];
         while let Some((id, kind)) = self.field(&mut last)? {
-            match (id, kind) {
-                (1, I32) => number = u64::try_from(self.zigzag()?).ok(),
+            match usize::try_from(id).ok().and_then(|id| numbers.get_mut(id)) {
+                Some(number) if kind == I32 => *number = u64::try_from(self.zigzag()?).ok(),
                 _ => self.skip(kind, 1)?,
             }
         }
-        number
+        Some(numbers)
     }
 
     pub(super) fn skip(&mut self, kind: u8, depth: u8) -> Option<()> {

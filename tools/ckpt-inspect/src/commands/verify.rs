@@ -1,13 +1,14 @@
-//! `verify`: judge every invariant. Damage is the answer, not an error: it exits with 1.
+//! `verify`: judge every invariant. Damage is the answer, not an error: it exits with 1; with 5 if something is of a newer
+//! version and could not be judged.
 
 use std::process::ExitCode;
 
-use everstep::{Finding, Report, Severity};
+use everstep::{ErrorKind, Finding, Report, Severity, Verdict};
 use serde_json::{Value, json};
 
 use crate::cli::VerifyArgs;
 use crate::commands::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, exit_status};
 use crate::output::{self, count, printable, say, size};
 use crate::place::Place;
 use crate::progress::Bar;
@@ -27,11 +28,15 @@ pub(crate) fn run(context: &Context, args: &VerifyArgs) -> Result<ExitCode, Fail
     } else {
         print(&report, args.deep);
     }
-    Ok(if damage(&report) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match report.verdict() {
+        Verdict::Sound => ExitCode::SUCCESS,
+        Verdict::Damaged => ExitCode::FAILURE,
+        Verdict::Unsupported => ExitCode::from(exit_status(ErrorKind::UnsupportedVersion)),
+    })
 }
 
-fn damage(report: &Report) -> u64 {
-    report.findings.iter().filter(|finding| finding.severity == Severity::Damage).count() as u64
+fn findings_of(report: &Report, severity: Severity) -> String {
+    count(report.findings.iter().filter(|finding| finding.severity == severity).count() as u64, "finding")
 }
 
 fn document(report: &Report, deep: bool) -> Value {
@@ -39,7 +44,8 @@ fn document(report: &Report, deep: bool) -> Value {
     json!({
         "schema": "everstep.verify/1",
         "deep": deep,
-        "sound": damage(report) == 0,
+        "sound": report.is_sound(),
+        "verdict": report.verdict().name(),
         "counts": {
             "objects": counts.objects,
             "attempts": counts.attempts,
@@ -82,9 +88,12 @@ fn print(report: &Report, deep: bool) {
         size(counts.pack_bytes),
         if deep { ", every chunk re-hashed" } else { " (their tables; --deep re-hashes every chunk)" },
     );
-    match damage(report) {
-        0 => say!("sound"),
-        n => say!("DAMAGED: {}", count(n, "finding")),
+    match report.verdict() {
+        Verdict::Sound => say!("sound"),
+        Verdict::Unsupported => {
+            say!("UNSUPPORTED: {}; no damage was found", findings_of(report, Severity::Unsupported));
+        }
+        Verdict::Damaged => say!("DAMAGED: {}", findings_of(report, Severity::Damage)),
     }
 }
 
