@@ -234,14 +234,21 @@ impl Decision {
 impl Manifest {
     fn check_sizes(&self) -> Result<(), FormatError> {
         FormatError::within("parents of an attempt", self.parents.len() as u64, limits::PARENTS as u64)?;
-        FormatError::within("index", self.index.len, limits::INDEX_BYTES)?;
         FormatError::within("refs", self.refs.packs, limits::REFS_ENTRIES)?;
         if !self.owners.is_sorted_by(|a, b| a < b) {
             return Err(FormatError::corrupt("manifest", 0, "owners in order, each once", "another order"));
         }
-        let footer = self.index.len.checked_sub(self.index.footer_offset).ok_or_else(|| {
-            let found = format!("{} of {}", self.index.footer_offset, self.index.len);
-            FormatError::corrupt("manifest", 0, "a footer inside the index", found)
+        self.index.check_sizes("manifest")
+    }
+}
+
+impl IndexRef {
+    /// `Ok` when `what`, which was read from outside, asks for no more than an index may have.
+    pub(crate) fn check_sizes(&self, what: &'static str) -> Result<(), FormatError> {
+        FormatError::within("index", self.len, limits::INDEX_BYTES)?;
+        let footer = self.len.checked_sub(self.footer_offset).ok_or_else(|| {
+            let found = format!("{} of {}", self.footer_offset, self.len);
+            FormatError::corrupt(what, 0, "a footer inside the index", found)
         })?;
         FormatError::within("index footer", footer, limits::INDEX_FOOTER_BYTES)
     }

@@ -4,10 +4,12 @@
 //! and a way to fetch byte ranges. `format-spec/` is the normative text; the modules follow its pages.
 
 pub mod bounds;
+pub mod card;
 pub mod codec;
 pub mod decision;
 pub mod dtype;
 pub mod error;
+pub mod failed;
 pub mod feature;
 pub mod grid;
 pub mod id;
@@ -18,6 +20,7 @@ pub mod key;
 pub mod limits;
 pub mod marker;
 pub mod name;
+pub mod outcome;
 pub mod pack;
 pub mod pattern;
 pub mod reference;

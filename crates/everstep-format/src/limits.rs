@@ -69,6 +69,10 @@ pub const VALUE_DEPTH: usize = 128;
 pub const CHUNKING_OVERRIDES: usize = 256;
 /// Bytes of a job's label.
 pub const LABEL_BYTES: usize = 256;
+/// Bytes of the reason that a writer or leader gives for its failure: an error with its cause, not a log.
+pub const CAUSE_BYTES: usize = 4096;
+/// Ranks that an outcome names: whoever must act on more looks at the job, not at ranks.
+pub const OUTCOME_RANKS: usize = 4096;
 /// Bytes of a glob pattern.
 pub const PATTERN_BYTES: u64 = 4096;
 /// Corners looked at while checking that a tensor's boxes cover it: 100,000 boxes of a grid take some 400,000.

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 use everstep_format::FormatError;
+use everstep_format::card::{CalledAttempt, Card, Occasion, ParentIndex, SaveId};
 use everstep_format::decision::{Abort, Decision, IndexRef, Manifest, RefsRef, Totals, Verdict};
+use everstep_format::failed::Failed;
 use everstep_format::id::{AttemptId, ContentHash, RepositoryId, SessionId};
 use everstep_format::intent::{Intent, ParentRef};
 use everstep_format::marker::Expired;
-use everstep_format::name::{Ordinal, RunName, Step};
+use everstep_format::name::{Ordinal, Rank, RunName, Step};
+use everstep_format::outcome::{Ending, Outcome};
 use everstep_format::repository::{Chunking, ChunkingOverride, RepositoryConfig, WriterMode};
 use everstep_format::sealed::SEAL_BYTES;
 use everstep_format::session::SessionMark;
@@ -36,6 +39,27 @@ fn intent() -> Intent {
     intent.job = Some("nightly".into());
     intent.parents = vec![ParentRef { run: run(), ordinal: Ordinal(6), attempt: AttemptId([1; 16]) }];
     intent
+}
+
+const SAVE: SaveId = SaveId { session: SESSION, save: 41 };
+
+fn occasion() -> Occasion {
+    Occasion { save: SAVE, run: run(), step: Step(1000), world_size: 8 }
+}
+
+fn card() -> Card {
+    let parent = ParentRef { run: run(), ordinal: Ordinal(6), attempt: AttemptId([1; 16]) };
+    let parents = vec![ParentIndex { parent, index: manifest().index }];
+    Card::calling(occasion(), CalledAttempt { id: AttemptId([2; 16]), ordinal: ORDINAL, parents })
+}
+
+fn outcome() -> Outcome {
+    let committed = Outcome::committed(SAVE, AttemptId([2; 16]), ORDINAL);
+    committed.ended(Ending::Failed, "rank 2 failed: no space", &[Rank(2)])
+}
+
+fn failed() -> Failed {
+    Failed::new(AttemptId([2; 16]), Rank(2), "no space")
 }
 
 fn manifest() -> Manifest {
@@ -86,6 +110,14 @@ fn every_kind() -> Vec<(&'static str, Vec<u8>, Reader)> {
         ("abort", aborted, read_decision),
         ("expired", expired, |bytes| Expired::from_bytes(bytes, &run(), ORDINAL)?.to_bytes()),
         ("session", mark, |bytes| SessionMark::from_bytes(bytes, SESSION)?.to_bytes()),
+        ("card", card().to_bytes().unwrap(), |bytes| Card::from_bytes(bytes, SAVE)?.to_bytes()),
+        ("called off", Card::off(occasion(), "no space").to_bytes().unwrap(), |bytes| {
+            Card::from_bytes(bytes, SAVE)?.to_bytes()
+        }),
+        ("outcome", outcome().to_bytes().unwrap(), |bytes| Outcome::from_bytes(bytes, SAVE)?.to_bytes()),
+        ("failed", failed().to_bytes().unwrap(), |bytes| {
+            Failed::from_bytes(bytes, AttemptId([2; 16]), Rank(2))?.to_bytes()
+        }),
     ]
 }
 
@@ -150,6 +182,15 @@ fn an_object_under_another_key_is_corrupt() {
     assert!(Decision::from_bytes(&decision, &run(), Ordinal(8)).is_err());
     let mark = SessionMark::new(SESSION, run(), ORDINAL, None).to_bytes().unwrap();
     assert!(SessionMark::from_bytes(&mark, SessionId([4; 16])).is_err());
+    let other_save = SaveId { save: 42, ..SAVE };
+    let other_session = SaveId { session: SessionId([4; 16]), ..SAVE };
+    for save in [other_save, other_session] {
+        assert!(Card::from_bytes(&card().to_bytes().unwrap(), save).is_err());
+        assert!(Outcome::from_bytes(&outcome().to_bytes().unwrap(), save).is_err());
+    }
+    let failed = failed().to_bytes().unwrap();
+    assert!(Failed::from_bytes(&failed, AttemptId([2; 16]), Rank(3)).is_err());
+    assert!(Failed::from_bytes(&failed, AttemptId([3; 16]), Rank(2)).is_err());
     let (_, expired, _) = every_kind().remove(5);
     assert!(Expired::from_bytes(&expired, &run(), Ordinal(8)).is_err());
 }
@@ -197,6 +238,33 @@ fn limits_hold_when_writing_and_when_reading() {
     heavy.metadata.insert("blob".into(), "x".repeat(1 << 20).into());
     assert!(matches!(Decision::commit(heavy).to_bytes(&run(), ORDINAL), Err(FormatError::TooLarge { .. })));
     assert!(Intent::from_bytes(&vec![b' '; 5 << 20], &run(), ORDINAL).is_err());
+}
+
+#[test]
+fn a_card_calls_to_an_attempt_or_says_why_there_is_none() {
+    let bytes = card().to_bytes().unwrap();
+    let read = |bytes: &[u8]| Card::from_bytes(bytes, SAVE);
+    assert_eq!(read(&bytes).unwrap(), card());
+    assert!(read(&resealed(&bytes, "\"world_size\":8", "\"world_size\":8,\"off\":\"x\"")).is_err());
+    assert!(read(&resealed(&bytes, "\"attempt\":{\"id\"", "\"later\":{\"id\"")).is_err());
+    assert!(read(&resealed(&bytes, "\"world_size\":8", "\"world_size\":0")).is_err());
+    assert!(read(&resealed(&bytes, "\"footer_offset\":4000", "\"footer_offset\":5001")).is_err());
+    assert!(read(&resealed(&bytes, "\"len\":5000", "\"len\":18446744073709551615")).is_err());
+    let mut crowded = card();
+    let attempt = crowded.attempt.as_mut().unwrap();
+    attempt.parents = vec![attempt.parents[0].clone(); 17];
+    assert!(matches!(crowded.to_bytes(), Err(FormatError::TooLarge { .. })));
+}
+
+#[test]
+fn a_long_reason_is_cut_between_characters_and_ranks_are_counted() {
+    let long = "\u{20ac}".repeat(4096);
+    let off = Card::off(occasion(), &long).off.unwrap();
+    assert!(off.len() <= 4096 && off.len() > 4090 && long.starts_with(&off), "{}", off.len());
+    let ranks: Vec<Rank> = (0..10_000).map(Rank).collect();
+    let outcome = outcome().ended(Ending::Unknown, &long, &ranks);
+    assert_eq!((outcome.why.len(), outcome.ranks.len()), (off.len(), 4096));
+    assert!(outcome.to_bytes().is_ok());
 }
 
 /// C25
