@@ -38,6 +38,14 @@ impl Grid {
         &self.block
     }
 
+    /// The number of the block of a tensor of `shape` in which `offset` lies, counted in row-major order; modulo 2^64.
+    pub fn block_number(&self, shape: &[u64], offset: &[u64]) -> u64 {
+        (0..shape.len()).fold(0, |number: u64, d| {
+            let block = self.block[d].max(1);
+            number.wrapping_mul(shape[d].div_ceil(block)).wrapping_add(offset[d] / block)
+        })
+    }
+
     /// The blocks that `bounds` touches, each cut to `bounds`, in row-major order; nothing for an empty box. Time and
     /// memory go with the blocks touched, not with the tensor.
     pub fn pieces(&self, bounds: &Bounds) -> Vec<Bounds> {

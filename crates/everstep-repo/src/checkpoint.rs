@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use everstep_format::FormatError;
+use everstep_format::card::ParentIndex;
 use everstep_format::decision::Manifest;
 use everstep_format::feature::Operation;
 use everstep_format::index::Footer;
@@ -12,6 +13,7 @@ use everstep_format::intent::ParentRef;
 use everstep_format::invariant::rows_are_sorted;
 use everstep_format::key::Key;
 use everstep_format::limits;
+use everstep_format::name::{Ordinal, RunName};
 use everstep_format::refs::Refs;
 use everstep_format::row::Row;
 use everstep_store::{Span, Store, StoreErrorKind};
@@ -40,6 +42,11 @@ impl Checkpoint {
         ParentRef { run: run.clone(), ordinal: *ordinal, attempt: *attempt }
     }
 
+    /// Its name and where its index is.
+    pub fn as_parent_index(&self) -> ParentIndex {
+        ParentIndex { parent: self.as_parent(), index: self.manifest.index.clone() }
+    }
+
     /// The key of its index.
     pub fn index_key(&self) -> Key {
         Key::index(self.manifest.attempt, self.manifest.index.blake3)
@@ -53,8 +60,11 @@ impl Checkpoint {
 
 /// Why an object that `checkpoint` refers to is gone: asks the store for decision and marker once more.
 pub async fn explain_missing(store: &dyn Store, checkpoint: &Checkpoint, key: Key) -> RepoError {
-    let Manifest { run, ordinal, .. } = checkpoint.manifest.as_ref();
-    let (run, ordinal) = (run.clone(), *ordinal);
+    explain_missing_of(store, (&checkpoint.manifest.run, checkpoint.manifest.ordinal), key).await
+}
+
+async fn explain_missing_of(store: &dyn Store, (run, ordinal): (&RunName, Ordinal), key: Key) -> RepoError {
+    let run = run.clone();
     match fetch(store, &Key::expired(&run, ordinal)).await {
         Err(error) => return error.into(),
         Ok(Some(_)) => return RepoError::Expired { run, ordinal },
@@ -84,13 +94,25 @@ impl Repository {
     pub async fn explain_missing(&self, checkpoint: &Checkpoint, key: &Key) -> RepoError {
         explain_missing(self.store().as_ref(), checkpoint, key.clone()).await
     }
+
+    /// The packs that the index of `checkpoint` uses, checked against the manifest.
+    ///
+    /// # Errors
+    /// As [`IndexReader::all`].
+    pub async fn refs(&self, checkpoint: &Checkpoint) -> Result<Refs, RepoError> {
+        let key = checkpoint.refs_key();
+        let Some(bytes) = fetch(self.store().as_ref(), &key).await? else {
+            return Err(self.explain_missing(checkpoint, &key).await);
+        };
+        Refs::from_bytes(&bytes, &checkpoint.manifest.refs).map_err(RepoError::object(key))
+    }
 }
 
 /// Reads rows of one checkpoint's index. Clones share what was read.
 #[derive(Debug, Clone)]
 pub struct IndexReader {
     store: Arc<dyn Store>,
-    checkpoint: Checkpoint,
+    place: ParentIndex,
     opened: Arc<OnceCell<Opened>>,
 }
 
@@ -105,7 +127,16 @@ struct Opened {
 impl IndexReader {
     /// A reader of `checkpoint`'s index.
     pub fn new(store: Arc<dyn Store>, checkpoint: Checkpoint) -> Self {
-        Self { store, checkpoint, opened: Arc::default() }
+        Self::at(store, checkpoint.as_parent_index())
+    }
+
+    /// A reader of the index at `place`.
+    pub fn at(store: Arc<dyn Store>, place: ParentIndex) -> Self {
+        Self { store, place, opened: Arc::default() }
+    }
+
+    fn key(&self) -> Key {
+        Key::index(self.place.parent.attempt, self.place.index.blake3)
     }
 
     /// All rows, sorted.
@@ -117,13 +148,13 @@ impl IndexReader {
         let opened = self.opened().await?;
         let read = |group| async move {
             let bytes = self.group(opened, group).await?;
-            opened.footer.read_group(group, &bytes).map_err(RepoError::object(self.checkpoint.index_key()))
+            opened.footer.read_group(group, &bytes).map_err(RepoError::object(self.key()))
         };
         let groups = stream::iter(0..opened.footer.groups().len()).map(read).buffered(GROUPS_IN_FLIGHT);
         let rows: Vec<Row> = groups.try_concat().await?;
         rows_are_sorted(&rows)
             .map_err(|error| FormatError::corrupt("index", 0, "sorted rows", error.to_string()))
-            .map_err(RepoError::object(self.checkpoint.index_key()))?;
+            .map_err(RepoError::object(self.key()))?;
         Ok(rows)
     }
 
@@ -138,30 +169,20 @@ impl IndexReader {
         for group in opened.footer.groups_of(name) {
             let bytes = self.group(opened, group).await?;
             let found = opened.footer.read_named(group, &bytes, name);
-            rows.append(&mut found.map_err(RepoError::object(self.checkpoint.index_key()))?);
+            rows.append(&mut found.map_err(RepoError::object(self.key()))?);
         }
         Ok(rows)
     }
 
-    /// The packs that the index uses, checked against the manifest.
-    ///
-    /// # Errors
-    /// As [`IndexReader::all`].
-    pub async fn refs(&self) -> Result<Refs, RepoError> {
-        let key = self.checkpoint.refs_key();
-        let bytes = self.read(&key, Span::Whole).await?;
-        Refs::from_bytes(&bytes, &self.checkpoint.manifest.refs).map_err(RepoError::object(key))
-    }
-
     async fn opened(&self) -> Result<&Opened, RepoError> {
-        let small = self.checkpoint.manifest.index.len <= limits::INDEX_SMALL_BYTES;
+        let small = self.place.index.len <= limits::INDEX_SMALL_BYTES;
         let open = || async { if small { self.open_whole().await } else { self.open_footer().await } };
         self.opened.get_or_try_init(open).await
     }
 
     async fn open_whole(&self) -> Result<Opened, RepoError> {
-        let key = self.checkpoint.index_key();
-        let reference = &self.checkpoint.manifest.index;
+        let key = self.key();
+        let reference = &self.place.index;
         let bytes = self.read(&key, Span::Whole).await?;
         let footer = check_hash(&bytes, reference.blake3)
             .and_then(|()| slice(&bytes, reference.footer_offset..reference.len))
@@ -170,8 +191,8 @@ impl IndexReader {
     }
 
     async fn open_footer(&self) -> Result<Opened, RepoError> {
-        let key = self.checkpoint.index_key();
-        let reference = &self.checkpoint.manifest.index;
+        let key = self.key();
+        let reference = &self.place.index;
         let len = reference.len.saturating_sub(reference.footer_offset);
         let tail = self.read(&key, Span::Range { start: reference.footer_offset, len }).await?;
         let footer = Footer::parse(&tail, reference).map_err(RepoError::object(key))?;
@@ -180,7 +201,7 @@ impl IndexReader {
 
     /// The bytes of one row group; the footer checks their hash.
     async fn group(&self, opened: &Opened, group: usize) -> Result<Bytes, RepoError> {
-        let key = self.checkpoint.index_key();
+        let key = self.key();
         let range = opened.footer.groups()[group].range.clone();
         if let Some(bytes) = &opened.whole {
             return slice(bytes, range).map_err(RepoError::object(key));
@@ -197,7 +218,9 @@ impl IndexReader {
         match self.store.get(key, span).await {
             Ok(object) => Ok(object.bytes),
             Err(error) if error.kind == StoreErrorKind::NotFound => {
-                Err(explain_missing(self.store.as_ref(), &self.checkpoint, key.clone()).await)
+                let parent = &self.place.parent;
+                let place = (&parent.run, parent.ordinal);
+                Err(explain_missing_of(self.store.as_ref(), place, key.clone()).await)
             }
             Err(error) if error.kind == StoreErrorKind::Truncated => {
                 Err(RepoError::object(key.clone())(too_short(span, error.detail)))

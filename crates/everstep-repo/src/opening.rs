@@ -69,6 +69,7 @@ async fn settle(newcomer: &Newcomer, fence: Claim) -> Result<Session, RepoError>
         fence,
         seen: fence.ordinal,
         undecided: BTreeMap::new(),
+        calls: 0,
         beat: Some(beat),
     })
 }

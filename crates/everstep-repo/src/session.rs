@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use everstep_format::FormatError;
+use everstep_format::card::SaveId;
 use everstep_format::decision::{Abort, Decision, IndexRef, RefsRef, Totals};
 use everstep_format::id::{AttemptId, SessionId};
 use everstep_format::key::Key;
@@ -15,7 +16,7 @@ use everstep_store::{Class, StoreError};
 
 use crate::beat::Beat;
 use crate::register::Registered;
-use crate::{Checkpoint, RepoError, Repository};
+use crate::{Checkpoint, RepoError, Repository, Ticket};
 
 /// What to do when another job's session seems alive. Safety never depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct Session {
     pub(crate) seen: Ordinal,
     /// Its own attempts that it has not seen decided.
     pub(crate) undecided: BTreeMap<Ordinal, Undecided>,
+    /// Saves so far to which other writers were called.
+    pub(crate) calls: u64,
     /// The session's own sign of life; ends when it is dropped.
     pub(crate) beat: Option<Beat>,
 }
@@ -157,6 +160,18 @@ impl Session {
     /// The newest checkpoint, as resolved at opening (R3) or committed since.
     pub fn latest(&self) -> Option<&Checkpoint> {
         self.latest.as_ref()
+    }
+
+    /// What other processes need to take part in saves of this session, from the next one on.
+    pub fn ticket(&self) -> Ticket {
+        Ticket { run: self.run.clone(), next: SaveId { session: self.id, save: self.calls } }
+    }
+
+    /// The name of the next save to which other writers are called; each call gives another one.
+    pub fn next_call(&mut self) -> SaveId {
+        let save = self.calls;
+        self.calls += 1;
+        SaveId { session: self.id, save }
     }
 
     /// Claims the next ordinal (walking, never by LIST) and confirms parents: W1, W2.

@@ -8,6 +8,7 @@ use everstep_format::row::{ElementType, Kind};
 use everstep_format::{FormatError, grid, limits};
 
 use crate::SaveError;
+use crate::group::Seat;
 use crate::item::Item;
 use crate::state::Shard;
 
@@ -37,11 +38,15 @@ pub(crate) fn name(name: &str) -> Result<(), SaveError> {
 }
 
 /// The shards of one tensor, each by itself and against the first.
-pub(crate) fn shards(shards: &[&Shard<'_>]) -> Result<(), SaveError> {
+pub(crate) fn shards(shards: &[&Shard<'_>], seat: Seat) -> Result<(), SaveError> {
     let Some(first) = shards.first() else { return Ok(()) };
     name(&first.name)?;
     shape(first)?;
-    shards.iter().try_for_each(|shard| agrees(first, shard).and_then(|()| one_shard(shard)))
+    shards.iter().try_for_each(|shard| {
+        agrees(first, shard)?;
+        one_shard(shard)?;
+        shard.replicas.check(seat).map_err(|e| invalid(&shard.name, e.to_string()))
+    })
 }
 
 fn shape(shard: &Shard<'_>) -> Result<(), SaveError> {
@@ -99,13 +104,26 @@ pub(crate) fn coverage(name: &str, shape: &[u64], boxes: &[&Bounds]) -> Result<(
 }
 
 /// `items`, sorted by name and rank, do not contradict each other.
-pub(crate) fn items(items: &[Item<'_>]) -> Result<(), SaveError> {
+pub(crate) fn items(items: &[Item<'_>], seat: Seat) -> Result<(), SaveError> {
     for pair in items.windows(2) {
         if pair[0].name == pair[1].name {
             same_name(&pair[0], &pair[1])?;
         }
     }
-    aliases(items)
+    if !seat.is_alone() {
+        items.iter().try_for_each(|item| of_this_rank(item, seat))?;
+    }
+    aliases(items, seat)
+}
+
+fn of_this_rank(item: &Item<'_>, seat: Seat) -> Result<(), SaveError> {
+    match item.rank {
+        Some(rank) if rank != seat.rank => {
+            let Seat { rank: own, .. } = seat;
+            Err(invalid(item.name, format!("it belongs to rank {rank}, and rank {own} hands it in")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn same_name(a: &Item<'_>, b: &Item<'_>) -> Result<(), SaveError> {
@@ -125,7 +143,7 @@ fn same_name(a: &Item<'_>, b: &Item<'_>) -> Result<(), SaveError> {
     }
 }
 
-fn aliases(items: &[Item<'_>]) -> Result<(), SaveError> {
+fn aliases(items: &[Item<'_>], seat: Seat) -> Result<(), SaveError> {
     if items.iter().all(|item| item.alias_of.is_none()) {
         return Ok(());
     }
@@ -136,7 +154,7 @@ fn aliases(items: &[Item<'_>]) -> Result<(), SaveError> {
             Some(target) if target == item.name => {
                 return Err(invalid(item.name, "it is an alias of itself"));
             }
-            Some(target) if !tensors.contains(target) => {
+            Some(target) if seat.is_alone() && !tensors.contains(target) => {
                 let detail =
                     format!("it is an alias of {:?}, which is no tensor of this state", shown(target));
                 return Err(invalid(item.name, detail));

@@ -1,11 +1,16 @@
 //! What can go wrong with a save, and what is left of it.
 
+use std::time::Duration;
+
 use everstep_format::FormatError;
 use everstep_format::bounds::Bounds;
+use everstep_format::id::SessionId;
 use everstep_format::key::Key;
-use everstep_format::name::{Ordinal, Rank, RunName};
+use everstep_format::name::{Ordinal, Rank, RunName, Step};
 use everstep_repo::RepoError;
 use everstep_store::StoreError;
+
+use crate::merge::list;
 
 /// A failed save. Except for [`SaveError::Unknown`], nothing was committed and the attempt was given up.
 #[derive(Debug, thiserror::Error)]
@@ -27,8 +32,63 @@ pub enum SaveError {
         run: RunName,
         /// Ordinal.
         ordinal: Ordinal,
-        /// The last answer.
-        cause: Box<StoreError>,
+        /// The last answer, or what the leader said.
+        cause: String,
+    },
+    /// Ranks failed, or did not hand in their shares in time.
+    #[error("{}", ranks_failed(.failed, .missing, *.waited))]
+    RanksFailed {
+        /// Ranks that gave up, with their reasons.
+        failed: Vec<(Rank, String)>,
+        /// Ranks that gave no sign, ascending.
+        missing: Vec<Rank>,
+        /// How long they were given.
+        waited: Duration,
+    },
+    /// What a rank handed in is damaged or gone.
+    #[error("the part of rank {rank} cannot be used: {source}")]
+    Part {
+        /// The rank.
+        rank: Rank,
+        /// What is wrong with it.
+        source: RepoError,
+    },
+    /// The leader gave the save up.
+    #[error("step {step} of run {run} was not saved: {why}")]
+    NotCommitted {
+        /// Run.
+        run: RunName,
+        /// Training step.
+        step: Step,
+        /// What the leader said.
+        why: String,
+        /// Ranks because of which it failed, as far as ranks are to blame.
+        ranks: Vec<Rank>,
+    },
+    /// The leader gave no sign.
+    #[error(
+        "rank 0, which leads the saves of session {session}, gave no {what} for save {save} within {:.1} s{trouble}; does          it still run, and does it save in a group of this size?",
+        .waited.as_secs_f64()
+    )]
+    LeaderSilent {
+        /// The leader's session.
+        session: SessionId,
+        /// Counts its saves.
+        save: u64,
+        /// "call" or "outcome".
+        what: &'static str,
+        /// How long it was given.
+        waited: Duration,
+        /// What the last look ran into.
+        trouble: String,
+    },
+    /// This rank and the leader are not at the same save.
+    #[error("rank {rank} does not fit the save that its leader calls to: {detail}")]
+    Misfit {
+        /// This rank.
+        rank: Rank,
+        /// What the leader says and what this rank says.
+        detail: String,
     },
     /// A pack, the index or the refs could not be stored.
     #[error("{key}, which holds {holds}, could not be stored: {cause}")]
@@ -117,6 +177,27 @@ pub enum SaveError {
     /// Metadata, index or refs beyond what the format can hold.
     #[error(transparent)]
     Format(#[from] FormatError),
+}
+
+/// Reasons that a message gives in full; the error itself has all of them.
+const REASONS: usize = 4;
+
+fn ranks_failed(failed: &[(Rank, String)], missing: &[Rank], waited: Duration) -> String {
+    let mut parts: Vec<String> =
+        failed.iter().take(REASONS).map(|(rank, why)| format!("rank {rank} failed: {why}")).collect();
+    if failed.len() > REASONS {
+        let ranks: Vec<Rank> = failed.iter().skip(REASONS).map(|(rank, _)| *rank).collect();
+        parts.push(format!("so did {}", named(&ranks)));
+    }
+    if !missing.is_empty() {
+        let waited = waited.as_secs_f64();
+        parts.push(format!("{} handed nothing in within {waited:.1} s of the call", named(missing)));
+    }
+    parts.join("; ")
+}
+
+fn named(ranks: &[Rank]) -> String {
+    format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, list(ranks))
 }
 
 impl From<RepoError> for SaveError {

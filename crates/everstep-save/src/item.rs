@@ -5,8 +5,14 @@ use everstep_format::bounds::Bounds;
 use everstep_format::name::Rank;
 use everstep_format::row::{ElementType, Kind};
 
+use crate::group::{Replicas, Seat};
 use crate::state::{Content, ObjectEntry, Shard, Source, State};
 use crate::{SaveError, check};
+
+/// What an object of the whole job is.
+const OF_ALL: &Replicas = &Replicas::All;
+/// What an object of one rank is.
+const OF_ONE: &Replicas = &Replicas::None;
 
 /// One tensor, or one object of one rank.
 #[derive(Debug)]
@@ -32,6 +38,8 @@ pub(crate) struct Part<'a> {
     pub(crate) bits: u64,
     /// For messages.
     pub(crate) name: &'a str,
+    /// Who else has it.
+    pub(crate) replicas: &'a Replicas,
 }
 
 /// An object as it is stored.
@@ -56,26 +64,27 @@ pub(crate) fn object_bytes(objects: &[ObjectEntry]) -> Result<Vec<ObjectBytes>, 
     objects.iter().map(encode).collect()
 }
 
-/// The items of `state`, sorted by name and rank, checked for everything that needs no bytes. `objects` are the stored
-/// bytes of its objects.
+/// The items of `state`, sorted by name and rank, checked for everything that needs neither bytes nor other ranks.
+/// `objects` are the stored bytes of its objects.
 pub(crate) fn items<'a>(
     state: &'a State<'_>,
     objects: &'a [ObjectBytes],
+    seat: Seat,
 ) -> Result<Vec<Item<'a>>, SaveError> {
     let mut shards: Vec<&Shard<'_>> = state.shards.iter().collect();
     shards.sort_by(|a, b| (&a.name, &a.bounds.offset).cmp(&(&b.name, &b.bounds.offset)));
     let mut items = Vec::with_capacity(shards.len() + objects.len());
     for of_one in shards.chunk_by(|a, b| a.name == b.name) {
-        items.push(tensor(of_one)?);
+        items.push(tensor(of_one, seat)?);
     }
     items.extend(state.objects.iter().zip(objects).map(|(entry, stored)| object(entry, stored)));
     items.sort_by_key(|item| (item.name, item.rank));
-    check::items(&items)?;
+    check::items(&items, seat)?;
     Ok(items)
 }
 
-fn tensor<'a>(shards: &[&'a Shard<'_>]) -> Result<Item<'a>, SaveError> {
-    check::shards(shards)?;
+fn tensor<'a>(shards: &[&'a Shard<'_>], seat: Seat) -> Result<Item<'a>, SaveError> {
+    check::shards(shards, seat)?;
     let first = shards[0];
     let mut item = Item {
         name: &first.name,
@@ -88,7 +97,8 @@ fn tensor<'a>(shards: &[&'a Shard<'_>]) -> Result<Item<'a>, SaveError> {
         replicas: Vec::new(),
     };
     shards.iter().filter(|shard| !shard.bounds.is_empty()).for_each(|shard| item.add(shard));
-    if !item.shape.contains(&0) {
+    // What other ranks hold shows when their parts come together.
+    if seat.is_alone() && !item.shape.contains(&0) {
         let boxes: Vec<&Bounds> = item.boxes.iter().map(|part| part.bounds).collect();
         check::coverage(item.name, item.shape, &boxes)?;
     }
@@ -98,8 +108,8 @@ fn tensor<'a>(shards: &[&'a Shard<'_>]) -> Result<Item<'a>, SaveError> {
 impl<'a> Item<'a> {
     /// Adds a shard; shards come sorted by offset, so that replicas follow each other unless boxes overlap.
     fn add(&mut self, shard: &&'a Shard<'_>) {
-        let Shard { bounds, source, dtype, name, .. } = *shard;
-        let part = Part { bounds, source: *source, bits: dtype.bits(), name };
+        let Shard { bounds, source, dtype, name, replicas, .. } = *shard;
+        let part = Part { bounds, source: *source, bits: dtype.bits(), name, replicas };
         let same_offset =
             self.boxes.iter().enumerate().rev().take_while(|(_, b)| b.bounds.offset == bounds.offset);
         match same_offset.map(|(i, b)| (i, b.bounds)).find(|(_, b)| b.extent == bounds.extent) {
@@ -111,7 +121,8 @@ impl<'a> Item<'a> {
 
 fn object<'a>(entry: &'a ObjectEntry, stored: &'a ObjectBytes) -> Item<'a> {
     let ObjectBytes { bytes, bounds } = stored;
-    let part = Part { bounds, source: Source::Memory(bytes), bits: 8, name: &entry.name };
+    let replicas = if entry.rank.is_some() { OF_ONE } else { OF_ALL };
+    let part = Part { bounds, source: Source::Memory(bytes), bits: 8, name: &entry.name, replicas };
     Item {
         name: &entry.name,
         rank: entry.rank,

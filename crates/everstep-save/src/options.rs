@@ -1,10 +1,12 @@
 //! How a save is asked for and what it reports.
 
+use everstep_format::decision::Totals;
 use everstep_format::limits;
 use everstep_format::name::Step;
 use everstep_repo::{Checkpoint, Parents};
 use rayon::ThreadPool;
 
+use crate::group::Group;
 use crate::known::SaveCache;
 
 /// What is saved under which step, and against which parents.
@@ -16,14 +18,15 @@ pub struct SaveOptions {
     pub parents: Parents,
     /// The user's metadata, up to [`limits::METADATA_BYTES`] as JSON.
     pub metadata: serde_json::Map<String, serde_json::Value>,
-    /// Ranks of the training job; informational.
-    pub world_size: u32,
+    /// The ranks that save together; this one leads.
+    pub group: Group,
 }
 
 impl SaveOptions {
-    /// A save at `step` against the latest checkpoint, without metadata.
+    /// A save at `step` against the latest checkpoint, by one process, without metadata.
     pub fn at(step: u64) -> Self {
-        Self { step: Step(step), parents: Parents::Latest, metadata: serde_json::Map::new(), world_size: 1 }
+        let (parents, metadata) = (Parents::Latest, serde_json::Map::new());
+        Self { step: Step(step), parents, metadata, group: Group::alone() }
     }
 }
 
@@ -86,7 +89,7 @@ pub trait Progress: Send + Sync {
 
 impl Progress for () {}
 
-/// What a save did.
+/// What a save did, all ranks together.
 #[derive(Debug, Clone)]
 pub struct SaveReport {
     /// The checkpoint.
@@ -105,10 +108,30 @@ pub struct SaveReport {
     pub new_raw_bytes: u64,
     /// Raw bytes of the chunks referenced.
     pub reused_raw_bytes: u64,
-    /// Bytes of the packs written.
+    /// Bytes of the packs written that the checkpoint uses. Ranks that met the same new chunk each wrote it; then one of
+    /// these packs may be of no use.
     pub bytes_uploaded: u64,
-    /// Packs written.
+    /// Packs written that the checkpoint uses.
     pub packs: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
+}
+
+impl SaveReport {
+    /// What the sums of `checkpoint` say; the rest is 0.
+    pub(crate) fn of(checkpoint: Checkpoint, totals: &Totals) -> Self {
+        Self {
+            checkpoint,
+            tensors: totals.tensors,
+            objects: totals.objects,
+            raw_bytes: totals.raw_bytes,
+            chunks_uploaded: totals.chunks_new,
+            chunks_reused: totals.chunks - totals.chunks_new,
+            new_raw_bytes: totals.new_raw_bytes,
+            reused_raw_bytes: totals.reused_raw_bytes,
+            bytes_uploaded: 0,
+            packs: 0,
+            index_bytes: 0,
+        }
+    }
 }

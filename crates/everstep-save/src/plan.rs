@@ -10,6 +10,7 @@ use everstep_format::limits;
 use everstep_format::repository::Chunking;
 use everstep_format::row::{ElementType, Kind, Row};
 
+use crate::group::{Ownership, Replicas, Seat};
 use crate::item::{Item, Part};
 
 /// What is to be done, without having read a byte of it.
@@ -31,8 +32,6 @@ pub(crate) struct Plan<'a> {
 /// Sums over the state.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Sums {
-    pub(crate) tensors: u64,
-    pub(crate) objects: u64,
     pub(crate) raw_bytes: u64,
     /// Raw bytes of the largest chunk.
     pub(crate) largest_chunk: u64,
@@ -45,12 +44,16 @@ pub(crate) struct Origin {
     pub(crate) part: usize,
     /// The tensor or object, by number.
     pub(crate) item: usize,
+    /// Whether this rank stores them, or only says what they are.
+    pub(crate) stored: bool,
 }
 
 /// A chunk to be.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedChunk {
     pub(crate) raw_len: u64,
+    /// Whether this rank stores it. Otherwise it is one piece, of any size.
+    pub(crate) stored: bool,
     rows: Members,
 }
 
@@ -62,38 +65,39 @@ enum Members {
 
 impl<'a> Plan<'a> {
     /// The plan of `items`, which are sorted and checked.
-    pub(crate) fn new(items: &[Item<'a>], chunking: &Chunking) -> Self {
+    pub(crate) fn new(items: &[Item<'a>], chunking: &Chunking, seat: Seat) -> Self {
         let mut plan = Self::default();
         for (number, item) in items.iter().enumerate() {
-            plan.add_item(number, item, chunking);
+            plan.add_item((number, item), chunking, seat);
         }
         plan.add_chunks();
         plan
     }
 
-    fn add_item(&mut self, number: usize, item: &Item<'a>, chunking: &Chunking) {
-        match item.kind {
-            Kind::Tensor => self.sums.tensors += 1,
-            Kind::Object => self.sums.objects += 1,
-        }
+    fn add_item(&mut self, (number, item): (usize, &Item<'a>), chunking: &Chunking, seat: Seat) {
         let first_part = self.parts.len();
         self.parts.extend(&item.boxes);
         let name: Arc<str> = item.name.into();
         let alias: Option<Arc<str>> = item.alias_of.map(Into::into);
-        for (part, bounds) in pieces(item, chunking) {
-            self.origins.push(Origin { part: first_part + part, item: number });
-            self.rows.push(row(item, &name, alias.clone(), bounds));
+        let grid = Grid::new(item.shape, &item.element, chunking, item.name);
+        let ownership = Ownership::new(seat, item.name, &grid, item.shape);
+        for (part, bounds) in pieces(item, &grid) {
+            let row = row(item, &name, alias.clone(), bounds);
+            let stored = item.boxes.get(part).is_none_or(|part| is_stored(&row, part.replicas, &ownership));
+            self.origins.push(Origin { part: first_part + part, item: number, stored });
+            self.rows.push(row);
         }
     }
 
     /// Rows with bytes, in order: large ones are chunks of their own, small ones fill shared chunks.
     fn add_chunks(&mut self) {
-        let mut open = PlannedChunk { raw_len: 0, rows: Members::Shared(0..0) };
+        let mut open = PlannedChunk { raw_len: 0, stored: true, rows: Members::Shared(0..0) };
         for (number, row) in self.rows.iter().enumerate() {
             let len = row.byte_len().expect("sizes were checked");
             self.sums.raw_bytes += len;
-            if len >= limits::SHARED_PIECE_BYTES {
-                self.chunks.push(PlannedChunk { raw_len: len, rows: Members::One(number) });
+            let stored = self.origins[number].stored;
+            if len >= limits::SHARED_PIECE_BYTES || (len > 0 && !stored) {
+                self.chunks.push(PlannedChunk { raw_len: len, stored, rows: Members::One(number) });
             } else if len > 0 {
                 self.shared.push(number);
                 open.raw_len += len;
@@ -129,25 +133,31 @@ fn close(chunks: &mut Vec<PlannedChunk>, open: &mut PlannedChunk, end: usize) {
     let Members::Shared(range) = &open.rows else { return };
     let start = range.start;
     if open.raw_len > 0 {
-        chunks.push(PlannedChunk { raw_len: open.raw_len, rows: Members::Shared(start..end) });
+        chunks.push(PlannedChunk { rows: Members::Shared(start..end), ..*open });
     }
-    *open = PlannedChunk { raw_len: 0, rows: Members::Shared(end..end) };
+    *open = PlannedChunk { raw_len: 0, stored: true, rows: Members::Shared(end..end) };
 }
 
 /// The pieces of `item` in the order of rows, each with the position of its box. Without elements: one empty piece, whose
 /// box is never looked at.
-fn pieces(item: &Item<'_>, chunking: &Chunking) -> Vec<(usize, Bounds)> {
+fn pieces(item: &Item<'_>, grid: &Grid) -> Vec<(usize, Bounds)> {
     if item.shape.contains(&0) {
         return vec![(0, Bounds::whole(item.shape))];
     }
-    let grid = Grid::new(item.shape, &item.element, chunking, item.name);
     let of_box =
         |(n, part): (usize, &Part<'_>)| grid.pieces(part.bounds).into_iter().map(move |piece| (n, piece));
     let mut pieces: Vec<(usize, Bounds)> = item.boxes.iter().enumerate().flat_map(of_box).collect();
     if item.boxes.len() > 1 {
-        pieces.sort_by(|a, b| a.1.offset.cmp(&b.1.offset));
+        pieces.sort_by(|a, b| a.1.cmp(&b.1));
     }
     pieces
+}
+
+/// Objects of the whole job belong to the leader, so that the other ranks may leave them out.
+fn is_stored(row: &Row, replicas: &Replicas, ownership: &Ownership<'_>) -> bool {
+    let len = row.byte_len().expect("sizes were checked");
+    let of_lowest = row.kind == Kind::Object || len < limits::SHARED_PIECE_BYTES;
+    ownership.stores(&row.bounds, replicas, of_lowest)
 }
 
 fn row(item: &Item<'_>, name: &Arc<str>, alias_of: Option<Arc<str>>, bounds: Bounds) -> Row {

@@ -8,6 +8,8 @@ use everstep_format::dtype::Dtype;
 use everstep_format::name::Rank;
 use everstep_format::value::Value;
 
+use crate::group::Replicas;
+
 /// Bytes that are fetched when they are needed, such as a range of a file. Must not change during the save.
 pub trait ByteSource: Send + Sync {
     /// Bytes in all.
@@ -46,8 +48,10 @@ pub struct Shard<'a> {
     pub shape: Vec<u64>,
     /// The box in global coordinates.
     pub bounds: Bounds,
-    /// The tensor of this state whose storage this one shares in the trainer.
+    /// The tensor of the same checkpoint whose storage this one shares in the trainer.
     pub alias_of: Option<String>,
+    /// Which ranks hold this box with the same bytes.
+    pub replicas: Replicas,
     /// Its bytes.
     pub source: Source<'a>,
 }
@@ -66,7 +70,8 @@ pub enum Content {
 pub struct ObjectEntry {
     /// Its name; tensors and objects share one space of names.
     pub name: String,
-    /// The rank it belongs to, for state that each rank has.
+    /// The rank it belongs to, for state that each rank has. `None`: the whole job has one. The leader stores that; other
+    /// ranks may give the same, or leave it out.
     pub rank: Option<Rank>,
     /// What it is.
     pub content: Content,

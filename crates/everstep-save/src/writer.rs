@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use everstep_format::id::{AttemptId, ChunkId};
-use everstep_format::name::Rank;
 use everstep_format::pack::{self, BuiltPack};
 use everstep_format::{FormatError, limits};
 use everstep_store::{Store, World};
@@ -14,14 +13,13 @@ use rayon::prelude::*;
 use crate::cpu::{self, Encoders};
 use crate::encode::{Coder, NewChunk};
 use crate::gather::{self, Raw, Scratch};
+use crate::group::Seat;
 use crate::known::{Chunks, Known, Stored, share};
 use crate::packer::{Group, Packer};
 use crate::plan::{Plan, PlannedChunk, Sums};
 use crate::upload::{Holds, Room, UploadLimits, Uploads, shrink};
 use crate::{SaveError, Settings, Tools};
 
-/// The one writer of an attempt.
-const RANK: Rank = Rank(0);
 /// Bytes per thread that are hashed at one go where that takes no memory.
 const HASHED_AT_ONCE: u64 = 64 << 20;
 /// What rounding may add to the bytes in flight.
@@ -32,6 +30,7 @@ pub(crate) struct Target<'w> {
     pub(crate) store: &'w Arc<dyn Store>,
     pub(crate) world: &'w Arc<dyn World>,
     pub(crate) attempt: AttemptId,
+    pub(crate) seat: Seat,
 }
 
 /// What became of the chunks.
@@ -39,19 +38,25 @@ pub(crate) struct Target<'w> {
 pub(crate) struct Written {
     /// One per chunk of the plan.
     pub(crate) ids: Vec<ChunkId>,
+    /// Hashes of pieces that share chunks, by row; nobody needs them where nobody else may have the same pieces.
+    pub(crate) own: Vec<(usize, ChunkId)>,
     /// Those stored by this attempt.
     pub(crate) placed: Chunks,
     pub(crate) tally: Tally,
 }
 
-/// Sums over the distinct chunks and the packs.
+/// The bytes of a chunk and what they hash to.
+struct Hashed<'a> {
+    id: ChunkId,
+    own: Vec<(usize, ChunkId)>,
+    raw: Raw<'a>,
+}
+
+/// Sums over the distinct chunks and the packs of this rank.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Tally {
     pub(crate) new: u64,
-    pub(crate) new_raw: u64,
-    pub(crate) new_stored: u64,
     pub(crate) reused: u64,
-    pub(crate) reused_raw: u64,
     pub(crate) packs: u64,
     pub(crate) pack_bytes: u64,
 }
@@ -75,6 +80,22 @@ impl Division {
     }
 }
 
+/// The hash of each piece in `chunk`, whose bytes are `raw`, unless it is the whole of it.
+fn own_hashes(plan: &Plan<'_>, chunk: &PlannedChunk, raw: &[u8]) -> Vec<(usize, ChunkId)> {
+    let rows = plan.members(chunk);
+    if rows.len() == 1 {
+        return Vec::new();
+    }
+    let mut rest = raw;
+    let own = |&row: &usize| {
+        let len = plan.rows[row].byte_len().and_then(|len| usize::try_from(len).ok());
+        let (piece, after) = rest.split_at(len.expect("a piece lies in its chunk"));
+        rest = after;
+        (row, ChunkId::of(piece))
+    };
+    rows.iter().map(own).collect()
+}
+
 /// Bytes that a chunk takes in a pack, at most: an encoder never stores more than raw.
 fn room_for(raw_len: u64) -> u64 {
     share(raw_len) + pack::HEADER_BYTES as u64
@@ -86,6 +107,7 @@ pub(crate) struct Writer<'w, 'a> {
     known: &'w Known,
     tools: &'w Tools<'w>,
     attempt: AttemptId,
+    seat: Seat,
     division: Division,
     scratch: Scratch,
     coder: Coder,
@@ -111,6 +133,7 @@ impl<'w, 'a> Writer<'w, 'a> {
             known,
             tools,
             attempt: target.attempt,
+            seat: target.seat,
             division,
             scratch: Scratch::new(division.wave),
             coder: Coder::new(Encoders::new(tools.pool), settings.compress),
@@ -160,20 +183,22 @@ impl<'w, 'a> Writer<'w, 'a> {
 
     /// Hashes the chunks of `wave` and picks those that must be stored, each once.
     fn hash(&mut self, wave: Range<usize>) -> Result<Vec<NewChunk<'a>>, SaveError> {
-        let Self { plan, scratch, .. } = &*self;
+        let Self { plan, scratch, seat, .. } = &*self;
         let hash_one = |chunk: &PlannedChunk| {
             let raw = gather::load(plan, chunk, scratch)?;
-            Ok((ChunkId::of(raw.bytes()), raw))
+            let own = if seat.is_alone() { Vec::new() } else { own_hashes(plan, chunk, raw.bytes()) };
+            Ok(Hashed { id: ChunkId::of(raw.bytes()), own, raw })
         };
-        let hashed: Vec<Result<(ChunkId, Raw<'a>), SaveError>> =
+        let hashed: Vec<Result<Hashed<'a>, SaveError>> =
             cpu::run(self.tools.pool, || plan.chunks[wave.clone()].par_iter().map(hash_one).collect());
         let mut new = Vec::new();
         let mut settled = 0;
         for (planned, hashed) in wave.zip(hashed) {
-            let (id, raw) = hashed?;
+            let Hashed { id, mut own, raw } = hashed?;
             self.written.ids.push(id);
-            let raw_len = self.plan.chunks[planned].raw_len;
-            if self.must_store(id, raw_len) {
+            self.written.own.append(&mut own);
+            let PlannedChunk { raw_len, stored, .. } = self.plan.chunks[planned];
+            if stored && self.must_store(id) {
                 new.push(NewChunk { planned, id, raw });
             } else {
                 settled += raw_len;
@@ -184,18 +209,16 @@ impl<'w, 'a> Writer<'w, 'a> {
         Ok(new)
     }
 
-    fn must_store(&mut self, id: ChunkId, raw_len: u64) -> bool {
+    fn must_store(&mut self, id: ChunkId) -> bool {
         if !self.seen.insert(id) {
             return false;
         }
         let tally = &mut self.written.tally;
         if self.known.get(&id).is_some() {
             tally.reused += 1;
-            tally.reused_raw += raw_len;
             return false;
         }
         tally.new += 1;
-        tally.new_raw += raw_len;
         true
     }
 
@@ -217,7 +240,6 @@ impl<'w, 'a> Writer<'w, 'a> {
         room.merge(self.uploads.room(needed).await?);
         let encoded = cpu::run(self.tools.pool, || self.coder.encode(self.plan, &batch));
         for (new, chunk) in batch.into_iter().zip(encoded) {
-            self.written.tally.new_stored += chunk.encoded.bytes.len() as u64;
             let first_row = self.plan.members(&self.plan.chunks[new.planned])[0];
             self.packer.add(chunk, &self.plan.rows[first_row].name);
             self.scratch.give_back(new.raw);
@@ -229,10 +251,10 @@ impl<'w, 'a> Writer<'w, 'a> {
     }
 
     fn start_packs(&mut self, room: &mut Room) -> Result<(), SaveError> {
-        let (attempt, groups) = (self.attempt, self.packer.take());
+        let (attempt, rank, groups) = (self.attempt, self.seat.rank, self.packer.take());
         let build = |group: Group| {
             let holds = Holds { first: group.first, chunks: group.chunks.len() };
-            pack::build(attempt, RANK, group.chunks).map(|pack| (pack, holds))
+            pack::build(attempt, rank, group.chunks).map(|pack| (pack, holds))
         };
         let built: Vec<Result<(BuiltPack, Holds), FormatError>> =
             cpu::run(self.tools.pool, || groups.into_par_iter().map(build).collect());

@@ -2,7 +2,7 @@
 //! write, restored whole, in part, or under another sharding, every byte verified.
 //!
 //! ```
-//! use everstep::{Options, Repository, Shard, Source, State, Step, Target, WriterOptions};
+//! use everstep::{Options, Repository, Replicas, Shard, Source, State, Step, Target, WriterOptions};
 //! use everstep::{Bounds, Dtype};
 //!
 //! # fn main() -> Result<(), everstep::Error> {
@@ -16,7 +16,7 @@
 //!     dtype: Dtype::F32,
 //!     shape: vec![2, 2],
 //!     bounds: Bounds::whole(&[2, 2]),
-//!     alias_of: None,
+//!     alias_of: None, replicas: Replicas::None,
 //!     source: Source::Memory(&weights),
 //! };
 //! let mut writer = run.writer(WriterOptions::default())?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_repo::{AttemptState, CommitOutcome, OpenOptions, Parents, Session, Takeover};
-use everstep_save::{SaveCache, SaveOptions, Tools};
+use everstep_save::{Group, SaveCache, SaveOptions, Tools};
 
 use crate::progress::Watched;
 use crate::{Checkpoint, Error, Progress, Repository, SaveReport, State};
@@ -137,7 +137,7 @@ impl Writer {
     ) -> Result<SaveReport, Error> {
         let engine = &self.repository.engine;
         let parents = self.parents(&saved.also);
-        let options = SaveOptions { step, parents, metadata: saved.metadata, world_size: 1 };
+        let options = SaveOptions { step, parents, metadata: saved.metadata, group: Group::alone() };
         let settings = &engine.options.save;
         let tools = Tools { pool: &engine.pool, settings, progress: &Watched(progress), cache: &self.cache };
         Ok(engine.runtime.block_on(everstep_save::save(&mut self.session, state, options, &tools))?)

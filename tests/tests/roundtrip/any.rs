@@ -8,7 +8,7 @@ use everstep_format::repository::Chunking;
 use everstep_format::row::ElementType;
 use everstep_format::value::Value;
 use everstep_restore::Settings;
-use everstep_save::{Content, ObjectEntry, Shard, Source, State};
+use everstep_save::{Content, ObjectEntry, Replicas, Shard, Source, State};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ impl Tensor {
             dtype: self.dtype,
             shape: self.shape.clone(),
             bounds: bounds.clone(),
-            alias_of: None,
+            alias_of: None, replicas: Replicas::None,
             source: Source::Memory(bytes),
         })
     }

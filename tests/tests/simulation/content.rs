@@ -7,7 +7,7 @@ use everstep_format::name::Ordinal;
 use everstep_format::value::Value;
 use everstep_repo::Checkpoint;
 use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Target};
-use everstep_save::{Content, ObjectEntry, Shard, Source, State};
+use everstep_save::{Content, ObjectEntry, Replicas, Shard, Source, State};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde_json::{Map, Value as Json, json};
@@ -61,7 +61,7 @@ impl Weights {
             dtype: *dtype,
             shape: shape.to_vec(),
             bounds: Bounds::whole(shape),
-            alias_of: None,
+            alias_of: None, replicas: Replicas::None,
             source: Source::Memory(bytes),
         });
         let epoch = Content::Value(Value::Int(self.epoch.cast_signed()));

@@ -6,7 +6,7 @@ use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_repo::{
     AttemptState, Checkpoint, CommitOutcome, OpenOptions, Parents, RepoError, Session, Takeover,
 };
-use everstep_save::{SaveCache, SaveError, SaveOptions};
+use everstep_save::{Group, SaveCache, SaveError, SaveOptions};
 use rand::RngExt;
 
 use crate::content::{Loaded, Weights, describe, load};
@@ -175,7 +175,7 @@ impl Trainer<'_> {
         let state = self.weights.state(&bytes);
         let parents = std::mem::take(&mut self.parents);
         let metadata = self.weights.metadata(save);
-        let options = SaveOptions { step: Step(0), parents, metadata, world_size: 1 };
+        let options = SaveOptions { step: Step(0), parents, metadata, group: Group::alone() };
         let tools = self.site.save_tools(&self.cache);
         let outcome = everstep_save::save(&mut self.session, &state, options, &tools).await;
         let (told, end) = judge(&cluster, outcome);

@@ -1,6 +1,6 @@
 //! States to save: values with the exponents of real weights, the same in every run.
 
-use everstep::{Bounds, Dtype, Shard, Source, State};
+use everstep::{Bounds, Dtype, Replicas, Shard, Source, State};
 
 /// A small generator of pseudo-random bits (splitmix64).
 struct Bits(u64);
@@ -36,7 +36,7 @@ pub(crate) fn state<'t>(names: &[String], tensors: &'t [Vec<u8>], width: u64) ->
         let shape = shape(bytes.len() as u64, width);
         let bounds = Bounds::whole(&shape);
         let source = Source::Memory(bytes);
-        Shard { name: name.clone(), dtype: Dtype::F32, shape, bounds, alias_of: None, source }
+        Shard { name: name.clone(), dtype: Dtype::F32, shape, bounds, alias_of: None, replicas: Replicas::None, source }
     });
     State { shards: shards.collect(), objects: Vec::new() }
 }

@@ -183,3 +183,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn blocks_are_numbered_in_row_major_order_wherever_a_shard_cuts_them() {
+    let shape = [5, 7, 4];
+    let grid = Grid::new(&shape, &of(Dtype::F32), &small(8), "w");
+    assert_eq!(grid.block(), [1, 2, 4]);
+    let whole = grid.pieces(&Bounds::whole(&shape));
+    let numbers: Vec<u64> = whole.iter().map(|piece| grid.block_number(&shape, &piece.offset)).collect();
+    assert!(numbers.iter().copied().eq(0..20), "{numbers:?}");
+    assert_eq!(grid.block_number(&shape, &[4, 3, 2]), grid.block_number(&shape, &[4, 2, 0]));
+    assert_eq!(grid.block_number(&[], &[]), 0);
+}

@@ -88,7 +88,7 @@ async fn a_small_index_is_one_request_for_any_number_of_names() {
     assert_eq!(reader.named("nothing").await.unwrap(), []);
     assert_eq!(reader.all().await.unwrap(), rows);
     assert_eq!(requests(&stage), 1);
-    assert_eq!(reader.refs().await.unwrap(), Refs::of(&rows));
+    assert_eq!(stage.repository.refs(&checkpoint).await.unwrap(), Refs::of(&rows));
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn c06_a_damaged_index_or_refs_is_named_and_gives_no_row() {
                 let reader = reader(&stage, &checkpoint);
                 let outcome = match key == checkpoint.index_key() {
                     true => reader.all().await.map(drop),
-                    false => reader.refs().await.map(drop),
+                    false => stage.repository.refs(&checkpoint).await.map(drop),
                 };
                 let error = outcome.unwrap_err();
                 assert!(matches!(&error, RepoError::Object { key: found, .. } if *found == key), "{error}");

@@ -4,6 +4,9 @@ use everstep_format::pack::PackChunk;
 
 use super::*;
 
+const ATTEMPT: AttemptId = AttemptId([1; 16]);
+const RANK: Rank = Rank(3);
+
 /// A pack of `count` chunks of `len` bytes each, numbered from `first`.
 fn pack_of(first: usize, count: usize, len: usize) -> Vec<(ChunkId, Stored)> {
     let chunk = |n: usize| {
@@ -12,12 +15,12 @@ fn pack_of(first: usize, count: usize, len: usize) -> Vec<(ChunkId, Stored)> {
         PackChunk { chunk, raw_len, encoded: Encoded { codec: Codec::Raw, bytes } }
     };
     let built =
-        pack::build(AttemptId([1; 16]), Rank(0), (first..first + count).map(chunk).collect()).unwrap();
+        pack::build(ATTEMPT, RANK, (first..first + count).map(chunk).collect()).unwrap();
     built.chunks.into_iter().map(|(id, raw_len, location)| (id, Stored { raw_len, location })).collect()
 }
 
-fn parent(chunks: &[(ChunkId, Stored)]) -> Arc<Chunks> {
-    Arc::new(chunks.iter().copied().collect())
+fn parent(chunks: &[(ChunkId, Stored)]) -> Arc<Stock> {
+    Arc::new(Stock { chunks: chunks.iter().copied().collect(), complete: true })
 }
 
 #[test]
@@ -64,4 +67,31 @@ fn a_cache_keeps_what_the_next_save_may_ask_for() {
     cache.keep(id(3), Chunks::new(), &[id(2)]);
     assert!(cache.get(id(1)).is_none());
     assert!(cache.get(id(2)).is_some() && cache.get(id(3)).is_some());
+}
+
+#[test]
+fn who_knows_a_share_alone_stores_anew_only_from_packs_that_it_wrote_itself() {
+    let share = pack_of(0, 10, 4096)[..3].to_vec();
+    let chunks = || share.iter().copied().collect::<Chunks>();
+    let sparse_for = |writer: (AttemptId, Rank)| {
+        let cache = SaveCache::default();
+        cache.keep_share(writer, chunks(), &[]);
+        cache.sparse_packs(&[cache.get(writer.0).unwrap()]).len()
+    };
+    assert_eq!(sparse_for((ATTEMPT, RANK)), 1);
+    assert_eq!(sparse_for((ATTEMPT, Rank(4))), 0, "another rank may use the rest");
+    assert_eq!(sparse_for((AttemptId([2; 16]), RANK)), 0);
+}
+
+#[test]
+fn a_share_is_remembered_beside_what_it_may_be_compared_with_and_never_taken_for_the_whole() {
+    let cache = SaveCache::default();
+    let id = |n| AttemptId([n; 16]);
+    cache.keep(id(1), Chunks::new(), &[]);
+    cache.keep_share((id(2), RANK), Chunks::new(), &[id(1)]);
+    assert!(cache.get(id(1)).unwrap().complete && !cache.get(id(2)).unwrap().complete);
+    let written = pack_of(0, 1, 4096).into_iter().collect::<Chunks>();
+    cache.keep_share((ATTEMPT, RANK), written, &[id(2)]);
+    assert_eq!(cache.cached().written.len(), 1, "attempts whose packs nobody uses are forgotten");
+    assert!(cache.get(id(1)).is_none());
 }

@@ -6,7 +6,7 @@ use everstep_format::grid::keeps_bytes_whole;
 use everstep_format::name::Rank;
 use everstep_format::row::{ElementType, Kind};
 use everstep_format::value::Value;
-use everstep_save::{ByteSource, Content, Engine, ObjectEntry, Shard, Source, State};
+use everstep_save::{ByteSource, Content, Engine, ObjectEntry, Replicas, Shard, Source, State};
 use proptest::prelude::*;
 
 use crate::bench::{Bench, bounds, noise, tensors, whole};
@@ -354,7 +354,7 @@ proptest! {
                 let case = &cases[*n];
                 let source = if case.from_file { Source::Reader(file) } else { Source::Memory(bytes) };
                 let (name, shape) = (format!("t{n}"), case.shape.clone());
-                shards.push(Shard { name, dtype: case.dtype, shape, bounds: b.clone(), alias_of: None, source });
+                shards.push(Shard { name, dtype: case.dtype, shape, bounds: b.clone(), alias_of: None, replicas: Replicas::None, source });
             }
             shards.reverse();
             let report = bench.save(&mut session, &tensors(shards)).await.unwrap();

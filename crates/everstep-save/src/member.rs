@@ -1,0 +1,320 @@
+//! A rank that hands in its share of the saves that another process leads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everstep_format::card::{CalledAttempt, Card, SaveId};
+use everstep_format::id::AttemptId;
+use everstep_format::key::Key;
+use everstep_format::name::{Ordinal, RunName, Step};
+use everstep_format::outcome::{Ending, Outcome};
+use everstep_format::part;
+use everstep_repo::{Fate, Rendezvous, Report, Repository, Ticket};
+use everstep_store::Class;
+
+use crate::group::{Group, Seat};
+use crate::item::object_bytes;
+use crate::known::{Known, chunks_of};
+use crate::plan::Plan;
+use crate::share::{self, Errand};
+use crate::watch::Watch;
+use crate::writer::Tally;
+use crate::{SaveError, State, Tools, cpu};
+
+/// A rank of a job whose rank 0 leads. It counts the saves of the leader's session; one that sat some out finds the way.
+#[derive(Debug)]
+pub struct Member {
+    repository: Repository,
+    run: RunName,
+    next: SaveId,
+}
+
+/// Which save a share is for.
+#[derive(Debug, Clone)]
+pub struct ShareOptions {
+    /// Training step; the leader's must be the same.
+    pub step: Step,
+    /// The ranks that save together, as the leader has them, and which one this is.
+    pub group: Group,
+}
+
+/// A share that the leader may commit.
+#[derive(Debug, Clone)]
+pub struct HandedIn {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Its ordinal: that of the checkpoint, if it is committed.
+    pub ordinal: Ordinal,
+    /// Raw bytes of this rank's state.
+    pub raw_bytes: u64,
+    /// Distinct chunks that this rank stored.
+    pub chunks_uploaded: u64,
+    /// Distinct chunks that it referenced where a parent has them.
+    pub chunks_reused: u64,
+    /// Bytes of the packs that it wrote.
+    pub bytes_uploaded: u64,
+    /// Packs that it wrote.
+    pub packs: u64,
+    save: SaveId,
+    step: Step,
+    called_at: Duration,
+}
+
+/// What a member was called to.
+struct Called {
+    attempt: CalledAttempt,
+    save: SaveId,
+    at: Duration,
+}
+
+/// What a card means to a member.
+enum Answer {
+    Come(CalledAttempt),
+    /// It is about a save that went on without this rank.
+    WalkPast,
+}
+
+impl Member {
+    /// A rank that takes part in the saves of the session that gave `ticket`, from there on.
+    pub fn new(repository: Repository, ticket: Ticket) -> Self {
+        let Ticket { run, next } = ticket;
+        Self { repository, run, next }
+    }
+
+    /// The run.
+    pub fn run(&self) -> &RunName {
+        &self.run
+    }
+
+    /// Stores this rank's share of the next save, hands it in, and waits until the leader has committed it.
+    ///
+    /// # Errors
+    /// Those of [`Member::hand_in`] and [`Member::outcome`].
+    pub async fn save(
+        &mut self,
+        state: &State<'_>,
+        options: &ShareOptions,
+        tools: &Tools<'_>,
+    ) -> Result<HandedIn, SaveError> {
+        let handed_in = self.hand_in(state, options, tools).await?;
+        self.outcome(&handed_in, &options.group).await?;
+        Ok(handed_in)
+    }
+
+    /// Stores this rank's share of the next save and hands it in. Nothing is saved yet: [`Member::outcome`] tells.
+    ///
+    /// # Errors
+    /// [`SaveError::LeaderSilent`], [`SaveError::NotCommitted`], [`SaveError::Misfit`]; what went wrong with the share
+    /// itself, which the leader is told of.
+    pub async fn hand_in(
+        &mut self,
+        state: &State<'_>,
+        options: &ShareOptions,
+        tools: &Tools<'_>,
+    ) -> Result<HandedIn, SaveError> {
+        let seat = options.group.check(false)?;
+        let rendezvous = options.group.rendezvous_in(&self.repository);
+        let objects = object_bytes(&state.objects);
+        let planned = match &objects {
+            Ok(objects) => Some(cpu::run(tools.pool, || share::plan(&self.repository, state, objects, seat))),
+            Err(_) => None,
+        };
+        // Even a rank that cannot take part waits for the call: the leader must be told.
+        let called = self.called(options, seat, &rendezvous).await;
+        let plan = match planned {
+            Some(planned) => planned,
+            None => Err(objects.err().expect("there is no plan only if objects failed")),
+        };
+        let (called, plan) = match (called, plan) {
+            (Err(_), Err(own)) => return Err(own),
+            (Err(error), Ok(_)) => return Err(error),
+            (Ok(called), plan) => (called, plan),
+        };
+        let errand = Errand::of_card(&called.attempt, seat);
+        let written = match plan {
+            Ok(plan) => self.write(&errand, plan, (tools, &rendezvous)).await,
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(written) => Ok(handed_in(called, options.step, written)),
+            Err(error) => {
+                give_up(&rendezvous, (called.attempt.id, seat), &error.to_string()).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn called(
+        &mut self,
+        options: &ShareOptions,
+        seat: Seat,
+        rendezvous: &Arc<dyn Rendezvous>,
+    ) -> Result<Called, SaveError> {
+        let world = self.repository.world().clone();
+        let deadline = options.group.deadline;
+        let until = world.elapsed().saturating_add(deadline);
+        let mut watch = Watch::new(world.as_ref(), rendezvous.as_ref(), until);
+        loop {
+            let save = self.next;
+            if let Some(card) = watch.seen(rendezvous.card(save).await)?.flatten() {
+                self.next.save += 1;
+                match self.answer(card, (options, seat), (rendezvous, watch.is_first())).await? {
+                    Answer::Come(attempt) => return Ok(Called { attempt, save, at: world.elapsed() }),
+                    Answer::WalkPast => watch.start_anew(),
+                }
+            } else if !watch.again().await {
+                let SaveId { session, save } = save;
+                let (waited, trouble) = (deadline, watch.trouble());
+                return Err(SaveError::LeaderSilent { session, save, what: "call", waited, trouble });
+            }
+        }
+    }
+
+    /// Whether `card` calls this rank to what it is about to save. One that was there at the first look may be an old one.
+    async fn answer(
+        &self,
+        card: Card,
+        (options, seat): (&ShareOptions, Seat),
+        (rendezvous, at_first): (&Arc<dyn Rendezvous>, bool),
+    ) -> Result<Answer, SaveError> {
+        let misfit = self.misfit(&card, options);
+        let (save, step) = (card.id(), card.step);
+        let attempt = match (card.attempt, card.off) {
+            (Some(attempt), _) => attempt,
+            (None, _) if misfit.is_some() => return Ok(Answer::WalkPast),
+            (None, off) => {
+                let (run, why) = (self.run.clone(), off.unwrap_or_default());
+                return Err(SaveError::NotCommitted { run, step, why, ranks: Vec::new() });
+            }
+        };
+        if misfit.is_none() && !at_first {
+            return Ok(Answer::Come(attempt));
+        }
+        if matches!(rendezvous.outcome(save).await, Ok(Some(_))) {
+            return Ok(Answer::WalkPast);
+        }
+        let Some(detail) = misfit else { return Ok(Answer::Come(attempt)) };
+        if seat.rank.0 < card.world_size {
+            give_up(rendezvous, (attempt.id, seat), &detail).await;
+        }
+        if step < options.step {
+            return Ok(Answer::WalkPast);
+        }
+        Err(SaveError::Misfit { rank: seat.rank, detail })
+    }
+
+    fn misfit(&self, card: &Card, options: &ShareOptions) -> Option<String> {
+        let Group { world_size, .. } = options.group;
+        let leader = format!("step {} of run {} by {} ranks", card.step, card.run, card.world_size);
+        let own = format!("step {} of run {} by {world_size} ranks", options.step, self.run);
+        (leader != own).then(|| format!("the leader saves {leader}, this rank {own}"))
+    }
+
+    async fn write(
+        &self,
+        errand: &Errand,
+        plan: Plan<'_>,
+        (tools, rendezvous): (&Tools<'_>, &Arc<dyn Rendezvous>),
+    ) -> Result<(Tally, u64), SaveError> {
+        let store = self.repository.store();
+        tools.progress.planned(plan.sums.raw_bytes);
+        let known = Known::read(store, &errand.parents, (tools.cache, false)).await?;
+        let share = share::write(&self.repository, (errand, &known), plan, tools).await?;
+        let (tally, raw_bytes, chunks) = (share.tally, share.raw_bytes, chunks_of(&share.rows));
+        let (bytes, part) = cpu::run(tools.pool, || part::write(&share.into_part()))?;
+        // The part vouches for the packs, so they come first, and for good.
+        store.sync().await.map_err(|cause| SaveError::Repo(cause.into()))?;
+        let Errand { attempt, seat, .. } = *errand;
+        let key = Key::part(attempt, seat.rank, part.blake3);
+        if let Err(cause) = store.put(&key, bytes.into(), Class::Control).await {
+            let holds = format!("the part of rank {}", seat.rank);
+            return Err(SaveError::Upload { key, holds, cause: Box::new(cause) });
+        }
+        rendezvous.report(attempt, seat.rank, &Report::Done(part)).await?;
+        let kept: Vec<AttemptId> = errand.parents.iter().map(|place| place.parent.attempt).collect();
+        tools.cache.keep_share((attempt, seat.rank), chunks, &kept);
+        Ok((tally, raw_bytes))
+    }
+
+    /// Waits until the leader says what became of a share.
+    ///
+    /// # Errors
+    /// [`SaveError::NotCommitted`]; [`SaveError::Unknown`] and [`SaveError::LeaderSilent`] when nobody can tell whether
+    /// it was committed.
+    pub async fn outcome(&self, handed_in: &HandedIn, group: &Group) -> Result<(), SaveError> {
+        let world = self.repository.world().as_ref();
+        let rendezvous = group.rendezvous_in(&self.repository);
+        // The leader may use up its own deadline, and must then still say so.
+        let waited = group.deadline.saturating_mul(2);
+        let until = handed_in.called_at.saturating_add(waited);
+        let mut watch = Watch::new(world, rendezvous.as_ref(), until);
+        let cause = loop {
+            match watch.seen(rendezvous.outcome(handed_in.save).await) {
+                Ok(Some(Some(outcome))) if outcome.attempt == handed_in.attempt => match outcome.ending {
+                    Ending::Committed => return Ok(()),
+                    Ending::Failed => return Err(self.not_committed(handed_in, outcome)),
+                    Ending::Unknown => break Some(outcome.why),
+                },
+                Ok(_) => {}
+                // The decision still tells.
+                Err(error) => break Some(error.to_string()),
+            }
+            if !watch.again().await {
+                break None;
+            }
+        };
+        if self.is_decided(handed_in).await? {
+            return Ok(());
+        }
+        let (run, ordinal) = (self.run.clone(), handed_in.ordinal);
+        let SaveId { session, save } = handed_in.save;
+        let trouble = watch.trouble();
+        Err(match cause {
+            Some(cause) => SaveError::Unknown { run, ordinal, cause },
+            None => SaveError::LeaderSilent { session, save, what: "outcome", waited, trouble },
+        })
+    }
+
+    fn not_committed(&self, handed_in: &HandedIn, outcome: Outcome) -> SaveError {
+        let Outcome { why, ranks, .. } = outcome;
+        SaveError::NotCommitted { run: self.run.clone(), step: handed_in.step, why, ranks }
+    }
+
+    /// Whether the attempt is committed; an error when it is aborted.
+    async fn is_decided(&self, handed_in: &HandedIn) -> Result<bool, SaveError> {
+        let operation = everstep_format::feature::Operation::Write;
+        let decided = self.repository.decision(&self.run, handed_in.ordinal, operation).await?;
+        match decided.map(|decided| (decided.attempt, decided.fate.clone())) {
+            Some((attempt, Fate::Commit(_))) if attempt == handed_in.attempt => Ok(true),
+            Some((_, Fate::Abort(abort))) => {
+                let (run, step, why) = (self.run.clone(), handed_in.step, abort.detail);
+                Err(SaveError::NotCommitted { run, step, why, ranks: Vec::new() })
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+fn handed_in(called: Called, step: Step, (tally, raw_bytes): (Tally, u64)) -> HandedIn {
+    let Called { attempt, save, at } = called;
+    HandedIn {
+        attempt: attempt.id,
+        ordinal: attempt.ordinal,
+        raw_bytes,
+        chunks_uploaded: tally.new,
+        chunks_reused: tally.reused,
+        bytes_uploaded: tally.pack_bytes,
+        packs: tally.packs,
+        save,
+        step,
+        called_at: at,
+    }
+}
+
+/// Tells the leader that it need not wait. Best effort: it would find out by its deadline.
+async fn give_up(rendezvous: &Arc<dyn Rendezvous>, (attempt, seat): (AttemptId, Seat), why: &str) {
+    let report = Report::Failed(why.to_owned());
+    if let Err(error) = rendezvous.report(attempt, seat.rank, &report).await {
+        tracing::warn!(%attempt, rank = %seat.rank, %error, "the leader was not told that this rank failed");
+    }
+}
