@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "nothing here runs outside tests")]
 
 pub mod conformance;
+pub mod crowd;
 pub mod names;
+pub mod refusing;
 pub mod servers;

@@ -73,6 +73,20 @@ pub enum RestoreError {
         /// The rank asked for.
         asked: Option<Rank>,
     },
+    /// State that belongs to ranks was saved by other ranks than those that want it.
+    #[error(
+        "{name:?} is kept per rank: saved for {} ({}), asked for by {asked}; say what becomes of it by asking for the \
+         objects of single ranks",
+        .stored.len(), ranks(.stored)
+    )]
+    WorldSize {
+        /// The object.
+        name: String,
+        /// Ranks that have it, sorted.
+        stored: Vec<Rank>,
+        /// Ranks that want it.
+        asked: u32,
+    },
 }
 
 /// A tensor that is stored otherwise than asked for.

@@ -57,6 +57,16 @@ pub(crate) fn choose<'r>(
     })
 }
 
+/// `Ok` when the rows of one name are global, or those of ranks 0 to `world_size` less one.
+pub(crate) fn same_world(rows: &[Row], name: &str, world_size: u32) -> Result<(), RestoreError> {
+    let mut stored: Vec<Rank> = rows.iter().filter_map(|row| row.rank).collect();
+    stored.dedup();
+    if stored.is_empty() || stored.iter().map(|rank| rank.0).eq(0..world_size) {
+        return Ok(());
+    }
+    Err(RestoreError::WorldSize { name: name.to_owned(), stored, asked: world_size })
+}
+
 /// The content that `bytes`, already verified, stand for.
 ///
 /// # Errors

@@ -113,6 +113,21 @@ impl CheckpointReader {
         only.ok_or_else(|| RestoreError::NotFound { name: name.to_owned(), similar: Vec::new() })
     }
 
+    /// The object `name` of `rank`, for a job of `world_size` ranks each of which takes its own: state that is kept per rank
+    /// must have been saved by exactly these ranks, or some of it would be dropped without a word.
+    ///
+    /// # Errors
+    /// [`RestoreError::WorldSize`]; those of [`CheckpointReader::object`].
+    pub async fn object_of_rank(
+        &self,
+        name: &str,
+        (rank, world_size): (Rank, u32),
+        tools: &Tools<'_>,
+    ) -> Result<Content, RestoreError> {
+        object::same_world(&self.named(name).await?, name, world_size)?;
+        self.object(name, Some(rank), tools).await
+    }
+
     /// Every selected object, in name order: global ones, and those of `rank` (of all ranks when it is `None`).
     ///
     /// # Errors

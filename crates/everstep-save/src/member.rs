@@ -81,6 +81,11 @@ impl Member {
         Self { repository, run, next }
     }
 
+    /// A ticket for another process, from the save that this one waits for.
+    pub fn ticket(&self) -> Ticket {
+        Ticket { run: self.run.clone(), next: self.next }
+    }
+
     /// The run.
     pub fn run(&self) -> &RunName {
         &self.run

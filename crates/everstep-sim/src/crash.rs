@@ -25,6 +25,8 @@ pub enum Death {
     Severed,
     /// SIGKILL.
     Killed,
+    /// As a killed process looks to others: no call is ever answered again. For a rank among others of this process.
+    Silent,
 }
 
 /// Counts the calls to a store, and dies at one of them.
@@ -73,13 +75,23 @@ impl CrashStore {
         }
     }
 
+    async fn fall_silent(&self) {
+        if self.death == Death::Silent {
+            futures::future::pending::<()>().await;
+        }
+    }
+
     async fn pass<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         match self.admit() {
             Admission::Fine => Some(call.await),
-            Admission::Refused => None,
+            Admission::Refused => {
+                self.fall_silent().await;
+                None
+            }
             Admission::Unanswered => {
                 drop(call.await);
                 self.die();
+                self.fall_silent().await;
                 None
             }
         }

@@ -98,6 +98,18 @@ impl Checkpoint {
         self.with_tools(&(), read)
     }
 
+    /// Reads the object of `rank`, for a job of `world_size` ranks that each take their own.
+    ///
+    /// # Errors
+    /// `SchemaMismatch` when it is kept per rank and was not saved by exactly these ranks; those of [`Checkpoint::object`].
+    pub fn object_of_rank(&self, name: &str, rank: Rank, world_size: u32) -> Result<StoredContent, Error> {
+        let read = |tools: &Tools<'_>| {
+            let runtime = &self.repository.engine.runtime;
+            runtime.block_on(self.reader.object_of_rank(name, (rank, world_size), tools))
+        };
+        self.with_tools(&(), read)
+    }
+
     fn with_tools<T>(
         &self,
         progress: &dyn Progress,

@@ -28,6 +28,8 @@ pub enum ErrorKind {
     SchemaMismatch,
     /// Another job writes this run, or something is already there: stop, or take over deliberately.
     Conflict,
+    /// A rank of the job failed or was not heard of in time, so nothing was saved: the message names it. Save again.
+    RankFailed,
     /// The store gave no answer that can be trusted: the checkpoint may be committed. Ask again later; delete nothing.
     OutcomeUnknown,
     /// Make room.
@@ -55,6 +57,7 @@ impl ErrorKind {
             Self::Corrupt => "corrupt",
             Self::SchemaMismatch => "schema-mismatch",
             Self::Conflict => "conflict",
+            Self::RankFailed => "rank-failed",
             Self::OutcomeUnknown => "outcome-unknown",
             Self::StorageFull => "storage-full",
             Self::PermissionDenied => "permission-denied",
@@ -170,12 +173,18 @@ from_inner!(SaveError, |error| match error {
     SaveError::Upload { cause, .. } => kind_of_store(cause.kind),
     SaveError::UploadsLost { .. } => ErrorKind::Unreachable,
     SaveError::Source { .. } => ErrorKind::Source,
+    SaveError::Part { source, .. } => kind_of_repo(source),
+    SaveError::RanksFailed { .. } | SaveError::NotCommitted { .. } | SaveError::LeaderSilent { .. } => {
+        ErrorKind::RankFailed
+    }
     _ => ErrorKind::InvalidArgument,
 });
 from_inner!(RestoreError, |error| match error {
     RestoreError::Repo(repo) => kind_of_repo(repo),
     RestoreError::Corrupt { .. } => ErrorKind::Corrupt,
-    RestoreError::SchemaMismatch { .. } | RestoreError::World { .. } => ErrorKind::SchemaMismatch,
+    RestoreError::SchemaMismatch { .. } | RestoreError::World { .. } | RestoreError::WorldSize { .. } => {
+        ErrorKind::SchemaMismatch
+    }
     RestoreError::NotFound { .. } => ErrorKind::NotFound,
     RestoreError::UnknownDtype { .. } => ErrorKind::UnsupportedVersion,
     _ => ErrorKind::InvalidArgument,

@@ -44,6 +44,7 @@
 
 mod checkpoint;
 mod error;
+mod member;
 mod options;
 mod progress;
 mod repository;
@@ -51,6 +52,7 @@ mod run;
 
 pub use checkpoint::Checkpoint;
 pub use error::{Error, ErrorKind};
+pub use member::Member;
 pub use options::Options;
 pub use progress::Progress;
 pub use repository::Repository;
@@ -67,8 +69,10 @@ pub use everstep_format::pattern::Pattern;
 pub use everstep_format::reference::CheckpointRef;
 pub use everstep_format::repository::Chunking;
 pub use everstep_format::value::Value;
-pub use everstep_repo::{AttemptState, InitOptions, Takeover};
+pub use everstep_repo::{AttemptState, InitOptions, MemoryRendezvous, Rendezvous, Takeover, rendezvous};
 pub use everstep_restore::{
     Content as StoredContent, Entry, RestoreOptions, RestoreReport, Selection, Target,
 };
-pub use everstep_save::{ByteSource, Content, ObjectEntry, SaveReport, Shard, Source, State};
+pub use everstep_save::{
+    ByteSource, Content, Group, HandedIn, ObjectEntry, RankSet, Replicas, SaveReport, Shard, Source, State,
+};

@@ -1,12 +1,14 @@
 //! An open repository with the threads that serve it.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everstep_check::{CheckOptions, Tools};
 use everstep_format::name::RunName;
 use everstep_format::reference::CheckpointRef;
-use everstep_repo::{InitOptions, Repository as Inner};
+use everstep_repo::{InitOptions, Rendezvous, Repository as Inner, StoreRendezvous};
 use everstep_store::{Snapshot, Store, SystemWorld, World};
 use rayon::ThreadPool;
 use tokio::runtime::Runtime;
@@ -119,6 +121,12 @@ impl Repository {
     pub fn resolve(&self, reference: &CheckpointRef) -> Result<(Checkpoint, Vec<crate::Ordinal>), Error> {
         let resolved = self.engine.runtime.block_on(self.inner.resolve(reference))?;
         Ok((Checkpoint::new(self.clone(), resolved.checkpoint), resolved.also))
+    }
+
+    /// The way in which ranks find each other by default, over the store, but looking after the first of `pauses`, then less
+    /// and less often, at last after the second; otherwise these are 1 s and 10 s.
+    pub fn rendezvous(&self, pauses: Range<Duration>) -> Arc<dyn Rendezvous> {
+        Arc::new(StoreRendezvous::with_pauses(self.inner.store().clone(), pauses))
     }
 
     /// Judges every invariant, reading only: of the whole repository, or of the checkpoint `only`. `deep` re-hashes

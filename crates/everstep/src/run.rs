@@ -124,6 +124,27 @@ impl Writer {
         self.save_with(step, state, saved, &())
     }
 
+    /// What other processes need to take part in saves ([`Repository::member`]), as text to pass on. It stays good as long
+    /// as this writer is open.
+    pub fn ticket(&self) -> String {
+        self.session.ticket().to_string()
+    }
+
+    /// As [`Writer::save`], together with the other ranks of `group`, each of which calls [`crate::Member::save`] with its own
+    /// share. This one leads, and must be rank 0. All or nothing: the report is of the whole.
+    ///
+    /// # Errors
+    /// `RankFailed` when ranks failed or handed nothing in within the deadline, naming them; those of [`Writer::save`].
+    pub fn save_in(
+        &mut self,
+        step: Step,
+        state: &State<'_>,
+        saved: Saved,
+        group: &Group,
+    ) -> Result<SaveReport, Error> {
+        self.lead(state, self.options(step, saved, group.clone()), &())
+    }
+
     /// [`Writer::save`], reporting progress.
     ///
     /// # Errors
@@ -135,9 +156,20 @@ impl Writer {
         saved: Saved,
         progress: &dyn Progress,
     ) -> Result<SaveReport, Error> {
+        self.lead(state, self.options(step, saved, Group::alone()), progress)
+    }
+
+    fn options(&self, step: Step, saved: Saved, group: Group) -> SaveOptions {
+        SaveOptions { step, parents: self.parents(&saved.also), metadata: saved.metadata, group }
+    }
+
+    fn lead(
+        &mut self,
+        state: &State<'_>,
+        options: SaveOptions,
+        progress: &dyn Progress,
+    ) -> Result<SaveReport, Error> {
         let engine = &self.repository.engine;
-        let parents = self.parents(&saved.also);
-        let options = SaveOptions { step, parents, metadata: saved.metadata, group: Group::alone() };
         let settings = &engine.options.save;
         let tools = Tools { pool: &engine.pool, settings, progress: &Watched(progress), cache: &self.cache };
         Ok(engine.runtime.block_on(everstep_save::save(&mut self.session, state, options, &tools))?)

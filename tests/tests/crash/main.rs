@@ -1,5 +1,9 @@
-//! A save that ends at every possible call to the store: by a store that fails, and by a process that is killed.
+//! A save that ends at every possible call to the store: by a store that fails, and by a process that is killed. And saves
+//! by several processes, some of which fail, die or are in each other's way.
 
+mod crowd;
 mod killed;
+mod ranks;
+mod rivals;
 mod severed;
 mod states;

@@ -1,0 +1,69 @@
+//! A rank of a job, in a process of its own, whose saves another process leads.
+
+use std::fmt;
+
+use everstep_format::name::Step;
+use everstep_repo::Ticket;
+use everstep_save::{Group, HandedIn, Member as Inner, SaveCache, ShareOptions, Tools};
+
+use crate::progress::Watched;
+use crate::{Error, Repository, State};
+
+/// Takes part in the saves of a [`crate::Writer`] elsewhere. It may sit saves out, and be of another rank in each.
+pub struct Member {
+    repository: Repository,
+    inner: Inner,
+    cache: SaveCache,
+}
+
+impl Repository {
+    /// Takes part in the saves of the writer that gave `ticket` ([`crate::Writer::ticket`]).
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no ticket.
+    pub fn member(&self, ticket: &str) -> Result<Member, Error> {
+        let ticket: Ticket = ticket.parse()?;
+        let inner = Inner::new(self.inner.clone(), ticket);
+        Ok(Member { repository: self.clone(), inner, cache: SaveCache::default() })
+    }
+}
+
+impl Member {
+    /// Stores this rank's share of the next save and waits until the leader has committed it. The leader must save the same
+    /// step with a group of the same size.
+    ///
+    /// # Errors
+    /// `RankFailed` when a rank failed or was not heard of in time, naming it; `OutcomeUnknown`; for this rank's own
+    /// share those of [`crate::Writer::save`].
+    pub fn save(&mut self, step: Step, state: &State<'_>, group: &Group) -> Result<HandedIn, Error> {
+        let handed_in = self.hand_in(step, state, group)?;
+        self.outcome(&handed_in, group)?;
+        Ok(handed_in)
+    }
+
+    /// Stores this rank's share and hands it in, without waiting for the others: nothing is saved yet.
+    ///
+    /// # Errors
+    /// Those of [`Member::save`].
+    pub fn hand_in(&mut self, step: Step, state: &State<'_>, group: &Group) -> Result<HandedIn, Error> {
+        let engine = &self.repository.engine;
+        let settings = &engine.options.save;
+        let tools = Tools { pool: &engine.pool, settings, progress: &Watched(&()), cache: &self.cache };
+        let options = ShareOptions { step, group: group.clone() };
+        Ok(engine.runtime.block_on(self.inner.hand_in(state, &options, &tools))?)
+    }
+
+    /// Waits until the leader says what became of the share.
+    ///
+    /// # Errors
+    /// `RankFailed`, `OutcomeUnknown`.
+    pub fn outcome(&self, handed_in: &HandedIn, group: &Group) -> Result<(), Error> {
+        Ok(self.repository.engine.runtime.block_on(self.inner.outcome(handed_in, group))?)
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
