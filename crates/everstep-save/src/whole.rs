@@ -47,10 +47,18 @@ fn explained(rows: &[Row]) -> Option<SaveError> {
             let detail = format!("its boxes disagree: {} and {}", describe(first), describe(other));
             return Some(invalid(&first.name, detail));
         }
+        if let Some(target) = first.alias_of.as_ref().filter(|target| !has(rows, target)) {
+            let detail = format!("it is an alias of {:?}, which no rank has", shown(target));
+            return Some(invalid(&first.name, detail));
+        }
         let boxes: Vec<&Bounds> = state.iter().map(|row| &row.bounds).collect();
         let error = invariant::boxes_cover(&first.name, &first.shape, &boxes).err()?;
         Some(SaveError::Coverage { tensor: shown(&first.name), detail: error.to_string() })
     })
+}
+
+fn has(rows: &[Row], name: &str) -> bool {
+    rows.binary_search_by(|row| (*row.name).cmp(name)).is_ok()
 }
 
 /// Sums over `rows`, whose distinct chunks are `chunks`.
