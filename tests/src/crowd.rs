@@ -149,9 +149,7 @@ impl Crowd {
         }
         let started = world.elapsed();
         let Self { session, cache, members, rendezvous, engine, settings, deadline } = self;
-        let group = |rank: u32| {
-            Group::new(Rank(rank), ranks).within(*deadline).meeting(rendezvous.clone())
-        };
+        let group = |rank: u32| Group::new(Rank(rank), ranks).within(*deadline).meeting(rendezvous.clone());
         let tools = (&*engine, &*settings);
         let shares: Vec<Share> = (0..ranks).map(|rank| Share::new(step, rank)).collect();
         let lead = async {
@@ -192,7 +190,11 @@ impl Crowd {
             Either::Left((ended, _)) => ended,
             Either::Right((_, alive)) => alive.await,
         };
-        Endings { leader, members: members.into_iter().collect(), took: world.elapsed().saturating_sub(started) }
+        Endings {
+            leader,
+            members: members.into_iter().collect(),
+            took: world.elapsed().saturating_sub(started),
+        }
     }
 
     /// What `checkpoint` must hold, compared bit by bit with what it holds.

@@ -62,12 +62,7 @@ impl SaveCache {
 
     /// As [`SaveCache::keep`], of the chunks of the share that this process handed in as `rank`. If the attempt becomes
     /// a checkpoint, it has them all, though perhaps where another rank stored them.
-    pub(crate) fn keep_share(
-        &self,
-        (attempt, rank): (AttemptId, Rank),
-        chunks: Chunks,
-        kept: &[AttemptId],
-    ) {
+    pub(crate) fn keep_share(&self, (attempt, rank): (AttemptId, Rank), chunks: Chunks, kept: &[AttemptId]) {
         let mut cached = self.cached();
         cached.checkpoints.retain(|known, _| kept.contains(known));
         let writers: HashSet<(AttemptId, Rank)> = chunks.values().map(Stored::writer).collect();
@@ -108,9 +103,7 @@ impl Stored {
 /// The distinct chunks of `rows`.
 pub(crate) fn chunks_of(rows: &[Row]) -> Chunks {
     let pieces = rows.iter().filter_map(|row| row.piece.as_ref());
-    pieces
-        .map(|piece| (piece.chunk, Stored { raw_len: piece.raw_len, location: piece.location }))
-        .collect()
+    pieces.map(|piece| (piece.chunk, Stored { raw_len: piece.raw_len, location: piece.location })).collect()
 }
 
 /// The chunks of the confirmed parents, without those that are due to be stored again.

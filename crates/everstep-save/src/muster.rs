@@ -11,7 +11,7 @@ use everstep_format::name::Rank;
 use everstep_format::outcome::{Ending, Outcome};
 use everstep_format::part::{self, PartRef};
 use everstep_format::{FormatError, limits};
-use everstep_repo::{RepoError, Rendezvous, Report, Repository, Session};
+use everstep_repo::{Rendezvous, RepoError, Report, Repository, Session};
 use everstep_store::Span;
 use futures::future::try_join_all;
 use rayon::prelude::*;
@@ -65,7 +65,8 @@ impl Muster {
         let handed_in = self.reports(attempt).await?;
         let mut parts = Vec::with_capacity(handed_in.len());
         for batch in handed_in.chunks(PARTS_AT_ONCE) {
-            let bytes = try_join_all(batch.iter().map(|(rank, part)| self.fetch(attempt, *rank, part))).await?;
+            let bytes =
+                try_join_all(batch.iter().map(|(rank, part)| self.fetch(attempt, *rank, part))).await?;
             let read = |((rank, part), bytes): (&(Rank, PartRef), Bytes)| {
                 let key = Key::part(attempt.id, *rank, part.blake3);
                 let rows = part::read(&bytes, part).map_err(RepoError::object(key));
@@ -165,7 +166,9 @@ impl Muster {
         let committed = Outcome::committed(self.occasion.save, attempt.id, attempt.ordinal);
         match result {
             Ok(_) => committed,
-            Err(error @ SaveError::Unknown { .. }) => committed.ended(Ending::Unknown, &error.to_string(), &[]),
+            Err(error @ SaveError::Unknown { .. }) => {
+                committed.ended(Ending::Unknown, &error.to_string(), &[])
+            }
             Err(error) => committed.ended(Ending::Failed, &why(error), &at_fault(error)),
         }
     }
@@ -183,7 +186,8 @@ fn why(error: &SaveError) -> String {
 fn at_fault(error: &SaveError) -> Vec<Rank> {
     match error {
         SaveError::RanksFailed { failed, missing, .. } => {
-            let mut ranks: Vec<Rank> = failed.iter().map(|(rank, _)| *rank).chain(missing.iter().copied()).collect();
+            let mut ranks: Vec<Rank> =
+                failed.iter().map(|(rank, _)| *rank).chain(missing.iter().copied()).collect();
             ranks.sort_unstable();
             ranks
         }

@@ -104,12 +104,7 @@ async fn gather(
 }
 
 /// The rows of all shares.
-fn joined(
-    own: Share,
-    others: Vec<Part>,
-    known: &Known,
-    attempt: &Attempt,
-) -> Result<Vec<Row>, SaveError> {
+fn joined(own: Share, others: Vec<Part>, known: &Known, attempt: &Attempt) -> Result<Vec<Row>, SaveError> {
     // A rank alone has no replicas elsewhere, and its chunks have one place each.
     if attempt.world_size == 1 {
         return Ok(own.rows);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everstep_repo::{RepoError, Rendezvous};
+use everstep_repo::{Rendezvous, RepoError};
 use everstep_store::World;
 
 /// By how much a pause differs from what was asked for, so that a thousand ranks do not look all at once.

@@ -83,7 +83,9 @@ pub(crate) fn totals(rows: &[Row], chunks: &Chunks, own: AttemptId) -> Totals {
 
 /// How many packs of the attempt `own` hold any of `chunks`, and their bytes.
 pub(crate) fn packs(chunks: &Chunks, own: AttemptId) -> (u64, u64) {
-    let of_own = chunks.values().map(|stored| &stored.location).filter(|location| location.pack.attempt == own);
-    let packs: BTreeMap<PackAddress, u64> = of_own.map(|location| (location.pack, location.pack_len)).collect();
+    let of_own =
+        chunks.values().map(|stored| &stored.location).filter(|location| location.pack.attempt == own);
+    let packs: BTreeMap<PackAddress, u64> =
+        of_own.map(|location| (location.pack, location.pack_len)).collect();
     (packs.len() as u64, packs.values().sum())
 }

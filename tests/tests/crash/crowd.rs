@@ -59,9 +59,13 @@ fn ranks_that_fall_silent_are_named_within_the_deadline_and_the_next_save_is_who
                         for (rank, told) in &ended.members {
                             let told = told.as_ref().expect_err("nothing was saved").to_string();
                             let named = format!("{}", missing[0]);
-                            assert!(told.contains("handed nothing in") && told.contains(&named), "{rank}: {told}");
+                            assert!(
+                                told.contains("handed nothing in") && told.contains(&named),
+                                "{rank}: {told}"
+                            );
                         }
-                        let latest = repository.latest(&everstep_tests::crowd::run()).await.expect("readable");
+                        let latest =
+                            repository.latest(&everstep_tests::crowd::run()).await.expect("readable");
                         let latest = latest.map(|checkpoint| checkpoint.manifest.step.0);
                         assert_eq!(latest, Some(step - 1), "the last whole save is the newest");
                     }

@@ -93,7 +93,12 @@ impl Kit {
         everstep_save::save(session, &state(0, &bytes(step, 0), false), options, &self.tools()).await
     }
 
-    async fn follow(&self, member: &mut Member, (rank, step): (u32, u64), broken: bool) -> Result<(), SaveError> {
+    async fn follow(
+        &self,
+        member: &mut Member,
+        (rank, step): (u32, u64),
+        broken: bool,
+    ) -> Result<(), SaveError> {
         let options = ShareOptions { step: Step(step), group: self.group(rank) };
         member.save(&state(rank, &bytes(step, rank), broken), &options, &self.tools()).await.map(drop)
     }
@@ -101,8 +106,7 @@ impl Kit {
     async fn holds(&self, report: &SaveReport, step: u64) {
         let reader = CheckpointReader::new(&self.repository, report.checkpoint.clone());
         let settings = everstep_restore::Settings::default();
-        let tools =
-            everstep_restore::Tools { pool: self.engine.pool(), settings: &settings, progress: &() };
+        let tools = everstep_restore::Tools { pool: self.engine.pool(), settings: &settings, progress: &() };
         let expected: Vec<u8> = (0..RANKS).flat_map(|rank| bytes(step, rank)).collect();
         assert!(reader.read_box("w", None, &tools).await.expect("it loads") == expected);
     }
@@ -126,7 +130,8 @@ async fn fails_and_recovers(failure: Failure, cause: &str) {
     crowd::repository(memory.clone()).await;
     let store = |rank| if rank == VICTIM { refusing.clone() as Arc<dyn Store> } else { memory.clone() };
     let kits = join_all((0..RANKS).map(|rank| Kit::new(store(rank)))).await;
-    let mut session = kits[0].repository.open_session(&crowd::run(), OpenOptions::default()).await.expect("free");
+    let mut session =
+        kits[0].repository.open_session(&crowd::run(), OpenOptions::default()).await.expect("free");
     let mut members: Vec<Member> =
         kits[1..].iter().map(|kit| Member::new(kit.repository.clone(), session.ticket())).collect();
     let mut report = None;
@@ -141,8 +146,7 @@ async fn fails_and_recovers(failure: Failure, cause: &str) {
         let world = kits[0].repository.world();
         let started = world.elapsed();
         let members = (1..).zip(&kits[1..]).zip(&mut members);
-        let following =
-            members.map(|((rank, kit), member)| kit.follow(member, (rank, step), broken(rank)));
+        let following = members.map(|((rank, kit), member)| kit.follow(member, (rank, step), broken(rank)));
         let (led, followed) = join(kits[0].lead(&mut session, step), join_all(following)).await;
         assert!(world.elapsed() - started < DEADLINE, "nobody waits for the deadline once a rank has failed");
         if !fails {
@@ -151,7 +155,10 @@ async fn fails_and_recovers(failure: Failure, cause: &str) {
             continue;
         }
         let error = led.expect_err("a rank failed");
-        assert!(matches!(&error, SaveError::RanksFailed { failed, .. } if failed[0].0 == Rank(VICTIM)), "{error}");
+        assert!(
+            matches!(&error, SaveError::RanksFailed { failed, .. } if failed[0].0 == Rank(VICTIM)),
+            "{error}"
+        );
         names_the_victim(&error.to_string(), cause);
         for (rank, followed) in (1..).zip(followed) {
             let error = followed.expect_err("nothing was saved");
@@ -218,7 +225,8 @@ async fn with_a_rank_killed_at(call: u64) -> bool {
     let store = local(directory.path());
     crowd::repository(store.clone()).await;
     let kits = join_all((0..RANKS).map(|_| Kit::new(store.clone()))).await;
-    let mut session = kits[0].repository.open_session(&crowd::run(), OpenOptions::default()).await.expect("free");
+    let mut session =
+        kits[0].repository.open_session(&crowd::run(), OpenOptions::default()).await.expect("free");
     let ticket = session.ticket();
     let mut process = start_rank(directory.path(), &ticket, call);
     let live: Vec<u32> = (1..RANKS).filter(|rank| *rank != VICTIM).collect();
@@ -303,7 +311,10 @@ async fn with_a_leader_silent_from(call: u64) -> Option<Vec<&'static str>> {
 async fn c04_a_leader_that_falls_silent_is_named_to_all_within_the_deadline() {
     let heard = join_all((6..30).map(with_a_leader_silent_from)).await;
     let heard: Vec<Vec<&str>> = heard.into_iter().flatten().collect();
-    assert!(heard.iter().all(|told| told.iter().all(|what| *what == told[0])), "all hear the same: {heard:?}");
+    assert!(
+        heard.iter().all(|told| told.iter().all(|what| *what == told[0])),
+        "all hear the same: {heard:?}"
+    );
     for what in ["call", "outcome", "committed"] {
         assert!(heard.iter().any(|told| told[0] == what), "{heard:?}");
     }

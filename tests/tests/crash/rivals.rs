@@ -102,7 +102,8 @@ fn c28_of_two_jobs_on_one_run_one_wins_each_round_and_nothing_is_mixed() {
     let directory = tempfile::tempdir().expect("a directory");
     let address = directory.path().join("repository");
     let repository =
-        Repository::init(address.to_str().expect("UTF-8"), &Options::default(), Default::default()).expect("made");
+        Repository::init(address.to_str().expect("UTF-8"), &Options::default(), Default::default())
+            .expect("made");
     let run = repository.run("shared").expect("a name");
     let mut rivals = [Rival::start(&address, 0xAA), Rival::start(&address, 0xBB)];
     let mut wins = [0, 0];
@@ -121,7 +122,10 @@ fn c28_of_two_jobs_on_one_run_one_wins_each_round_and_nothing_is_mixed() {
         assert_eq!(latest.manifest().ordinal.to_string(), ended[winner].1);
         let value = [0xAA, 0xBB][winner];
         for name in ["w0", "w1", "w2"] {
-            assert!(latest.read(name, None).expect("whole").iter().all(|byte| *byte == value), "{name} is mixed");
+            assert!(
+                latest.read(name, None).expect("whole").iter().all(|byte| *byte == value),
+                "{name} is mixed"
+            );
         }
     }
     rivals.into_iter().for_each(Rival::end);

@@ -7,7 +7,9 @@ use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_format::value::Value;
 use everstep_repo::{AttemptState, Checkpoint, OpenOptions, RepoError, Repository, Takeover};
 use everstep_restore::{CheckpointReader, RestoreOptions, Target};
-use everstep_save::{Content, ObjectEntry, SaveCache, SaveError, SaveOptions, Replicas, Shard, Source, State};
+use everstep_save::{
+    Content, ObjectEntry, Replicas, SaveCache, SaveError, SaveOptions, Shard, Source, State,
+};
 use rayon::ThreadPool;
 
 const TENSORS: u64 = 30;
@@ -53,7 +55,8 @@ pub(crate) async fn save(
         dtype: Dtype::F32,
         shape: SHAPE.to_vec(),
         bounds: Bounds::whole(&SHAPE),
-        alias_of: None, replicas: Replicas::None,
+        alias_of: None,
+        replicas: Replicas::None,
         source: Source::Memory(bytes),
     });
     let content = Content::Value(Value::Int(version.cast_signed()));

@@ -14,7 +14,7 @@ use everstep_format::row::{Kind, Row};
 use everstep_format::value::Value;
 use everstep_repo::{Checkpoint, IndexReader, InitOptions, OpenOptions, RepoError, Repository};
 use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Selection, Settings, Target, Tools};
-use everstep_save::{Content, Engine, ObjectEntry, SaveCache, SaveOptions, Replicas, Shard, Source, State};
+use everstep_save::{Content, Engine, ObjectEntry, Replicas, SaveCache, SaveOptions, Shard, Source, State};
 use everstep_store::{Class, MemoryStore, Span, Store, SystemWorld, list_all};
 use tokio::runtime::Runtime;
 
@@ -258,7 +258,15 @@ fn state(contents: &Contents) -> State<'_> {
         let dtype = dtype(name);
         let shape = vec![bytes.len() as u64 * 8 / dtype.bits()];
         let (bounds, source) = (Bounds::whole(&shape), Source::Memory(bytes));
-        state.shards.push(Shard { name: name.clone(), dtype, shape, bounds, alias_of: None, replicas: Replicas::None, source });
+        state.shards.push(Shard {
+            name: name.clone(),
+            dtype,
+            shape,
+            bounds,
+            alias_of: None,
+            replicas: Replicas::None,
+            source,
+        });
     }
     state
 }

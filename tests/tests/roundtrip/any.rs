@@ -90,7 +90,8 @@ impl Tensor {
             dtype: self.dtype,
             shape: self.shape.clone(),
             bounds: bounds.clone(),
-            alias_of: None, replicas: Replicas::None,
+            alias_of: None,
+            replicas: Replicas::None,
             source: Source::Memory(bytes),
         })
     }

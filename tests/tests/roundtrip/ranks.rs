@@ -267,14 +267,14 @@ fn what_no_rank_can_see_alone_is_refused_naming_tensor_and_ranks() {
     let unknown = refused(&[vec![alias.clone()], vec![]]);
     assert!(unknown.contains("elsewhere"), "{unknown}");
     // Only some of those that are said to hold it do.
-    let owners: Vec<String> =
-        (0..3).map(|rank| (0..3).map(|n| if n == rank { vec![everywhere(&a)] } else { vec![] }).collect())
-            .filter_map(|shards: Vec<Vec<Shard<'_>>>| {
-                let states: Vec<State<'_>> =
-                    shards.into_iter().map(|shards| State { shards, objects: vec![] }).collect();
-                Fixture::new(Chunking::default()).save_in_ranks(&states).err().map(|e| e.to_string())
-            })
-            .collect();
+    let owners: Vec<String> = (0..3)
+        .map(|rank| (0..3).map(|n| if n == rank { vec![everywhere(&a)] } else { vec![] }).collect())
+        .filter_map(|shards: Vec<Vec<Shard<'_>>>| {
+            let states: Vec<State<'_>> =
+                shards.into_iter().map(|shards| State { shards, objects: vec![] }).collect();
+            Fixture::new(Chunking::default()).save_in_ranks(&states).err().map(|e| e.to_string())
+        })
+        .collect();
     assert_eq!(owners.len(), 2, "the owner alone would do: {owners:?}");
     assert!(owners.iter().all(|text| text.contains("\"w\"") && text.contains("held by")), "{owners:?}");
 }
@@ -284,7 +284,8 @@ fn an_alias_may_point_to_a_tensor_of_another_rank() {
     let bytes = vec![7; 4000];
     let other = Shard { name: "v".to_owned(), ..rows(0, 4, &bytes) };
     let alias = Shard { alias_of: Some("v".to_owned()), ..rows(0, 4, &bytes) };
-    let states = [State { shards: vec![alias], objects: vec![] }, State { shards: vec![other], objects: vec![] }];
+    let states =
+        [State { shards: vec![alias], objects: vec![] }, State { shards: vec![other], objects: vec![] }];
     let fixture = Fixture::new(Chunking::default());
     let reader = fixture.save_in_ranks(&states).unwrap();
     assert_eq!(fixture.entry(&reader, "w").unwrap().alias_of.as_deref(), Some("v"));

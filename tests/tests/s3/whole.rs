@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::{
-    Bounds, Dtype, ErrorKind, Options, Repository, Saved, Replicas, Shard, Source, State, Step, WriterOptions,
+    Bounds, Dtype, ErrorKind, Options, Replicas, Repository, Saved, Shard, Source, State, Step, WriterOptions,
 };
 use everstep_sim::s3_stub::{Action, Rule, S3Stub, StubSettings};
 use everstep_store::{RetryPolicy, StoreOptions};
@@ -28,7 +28,15 @@ fn weights(step: u32) -> Vec<u8> {
 fn state(bytes: &[u8]) -> State<'_> {
     let shape = vec![bytes.len() as u64 / 4];
     let (bounds, source) = (Bounds::whole(&shape), Source::Memory(bytes));
-    let shard = Shard { name: "w".to_owned(), dtype: Dtype::I32, shape, bounds, alias_of: None, replicas: Replicas::None, source };
+    let shard = Shard {
+        name: "w".to_owned(),
+        dtype: Dtype::I32,
+        shape,
+        bounds,
+        alias_of: None,
+        replicas: Replicas::None,
+        source,
+    };
     State { shards: vec![shard], objects: vec![] }
 }
 

@@ -61,7 +61,8 @@ impl Weights {
             dtype: *dtype,
             shape: shape.to_vec(),
             bounds: Bounds::whole(shape),
-            alias_of: None, replicas: Replicas::None,
+            alias_of: None,
+            replicas: Replicas::None,
             source: Source::Memory(bytes),
         });
         let epoch = Content::Value(Value::Int(self.epoch.cast_signed()));

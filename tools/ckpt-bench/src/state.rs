@@ -36,7 +36,15 @@ pub(crate) fn state<'t>(names: &[String], tensors: &'t [Vec<u8>], width: u64) ->
         let shape = shape(bytes.len() as u64, width);
         let bounds = Bounds::whole(&shape);
         let source = Source::Memory(bytes);
-        Shard { name: name.clone(), dtype: Dtype::F32, shape, bounds, alias_of: None, replicas: Replicas::None, source }
+        Shard {
+            name: name.clone(),
+            dtype: Dtype::F32,
+            shape,
+            bounds,
+            alias_of: None,
+            replicas: Replicas::None,
+            source,
+        }
     });
     State { shards: shards.collect(), objects: Vec::new() }
 }

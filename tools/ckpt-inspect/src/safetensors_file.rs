@@ -6,7 +6,9 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use everstep::{Bounds, ByteSource, Content, Dtype, ObjectEntry, Selection, Replicas, Shard, Source, State, Value};
+use everstep::{
+    Bounds, ByteSource, Content, Dtype, ObjectEntry, Replicas, Selection, Shard, Source, State, Value,
+};
 use safetensors::Dtype as FileDtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
@@ -104,7 +106,8 @@ impl FileTensor {
             dtype: self.dtype,
             shape: self.shape.clone(),
             bounds: Bounds::whole(&self.shape),
-            alias_of: None, replicas: Replicas::None,
+            alias_of: None,
+            replicas: Replicas::None,
             source: Source::Reader(&self.data),
         }
     }

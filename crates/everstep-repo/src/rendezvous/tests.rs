@@ -44,7 +44,8 @@ async fn keeps_its_promises(meeting: &dyn Rendezvous, store: &dyn Store) {
     }
     let failed = Report::Failed("no space".to_owned());
     meeting.report(ATTEMPT, Rank(2), &failed).await.unwrap();
-    let expected = [(Rank(1), Report::Done(part(1, 1))), (Rank(2), failed), (Rank(3), Report::Done(part(1, 3)))];
+    let expected =
+        [(Rank(1), Report::Done(part(1, 1))), (Rank(2), failed), (Rank(3), Report::Done(part(1, 3)))];
     assert_eq!(meeting.reports(ATTEMPT, 1..4).await.unwrap(), BTreeMap::from(expected));
     assert!(meeting.reports(AttemptId([9; 16]), 1..4).await.unwrap().is_empty());
 

@@ -14,8 +14,7 @@ fn pack_of(first: usize, count: usize, len: usize) -> Vec<(ChunkId, Stored)> {
         let (chunk, raw_len) = (ChunkId::of(&bytes), len as u64);
         PackChunk { chunk, raw_len, encoded: Encoded { codec: Codec::Raw, bytes } }
     };
-    let built =
-        pack::build(ATTEMPT, RANK, (first..first + count).map(chunk).collect()).unwrap();
+    let built = pack::build(ATTEMPT, RANK, (first..first + count).map(chunk).collect()).unwrap();
     built.chunks.into_iter().map(|(id, raw_len, location)| (id, Stored { raw_len, location })).collect()
 }
 

@@ -11,8 +11,8 @@ use everstep_format::name::RunName;
 use everstep_format::repository::Chunking;
 use everstep_repo::{InitOptions, OpenOptions, Repository, Session, Takeover};
 use everstep_save::{
-    Engine, Progress, SaveCache, SaveError, SaveOptions, SaveReport, Settings, Replicas, Shard, Source, State, Tools,
-    save,
+    Engine, Progress, Replicas, SaveCache, SaveError, SaveOptions, SaveReport, Settings, Shard, Source,
+    State, Tools, save,
 };
 use everstep_store::memory::MemoryStore;
 use everstep_store::{
@@ -220,7 +220,8 @@ pub(crate) fn whole<'a>(name: &str, dtype: Dtype, shape: &[u64], bytes: &'a [u8]
         dtype,
         shape: shape.to_vec(),
         bounds: Bounds::whole(shape),
-        alias_of: None, replicas: Replicas::None,
+        alias_of: None,
+        replicas: Replicas::None,
         source: Source::Memory(bytes),
     }
 }
