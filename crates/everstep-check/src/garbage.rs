@@ -67,6 +67,11 @@ pub(crate) fn judge(
             ) if !kept.contains(key) => (attempt, false),
             _ => continue,
         };
+        // What its writers handed in stays beside every checkpoint that several of them saved.
+        let committed = matches!(standings.get(&attempt), Some((_, Standing::Checkpoint)));
+        if committed && matches!(key.kind(), Some(StoredKind::Part(..))) {
+            continue;
+        }
         let waste = wasted.entry(attempt).or_default();
         waste.bytes += size;
         *(if is_pack { &mut waste.packs } else { &mut waste.others }) += 1;

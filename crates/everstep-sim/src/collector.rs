@@ -1,5 +1,5 @@
 //! An eager garbage collector for the simulation: G1 to G5 of the protocol in their plainest form, so that whatever the
-//! writers' rules fail to protect is really gone. It knows one writer per attempt and no leases.
+//! writers' rules fail to protect is really gone. It knows few writers per attempt and no leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -12,6 +12,9 @@ use everstep_format::key::{Key, Prefix, StoredKind};
 use everstep_format::name::{Ordinal, Rank, RunName};
 use everstep_format::refs::Refs;
 use everstep_store::{Span, Store, StoreError, StoreErrorKind, list_all};
+
+/// Ranks that a simulated job has at most; a real collector lists the prefixes of 16.
+const RANKS: std::ops::Range<u32> = 0..4;
 
 /// Why a pass ended without deleting what it had found.
 #[derive(Debug)]
@@ -162,8 +165,11 @@ async fn parent_packs(store: &dyn Store, parent: &ParentRef) -> Result<Vec<Key>,
 
 /// G4 and G5.
 async fn sweep(store: &dyn Store, attempt: AttemptId, marks: &Marks) -> Result<usize, Stopped> {
-    let packs = list_all(store, &Prefix::packs_of(attempt, Rank(0))).await?;
-    let mut doomed: Vec<Key> = packs.into_iter().map(|pack| pack.key).collect();
+    let mut doomed: Vec<Key> = Vec::new();
+    for rank in RANKS {
+        let packs = list_all(store, &Prefix::packs_of(attempt, Rank(rank))).await?;
+        doomed.extend(packs.into_iter().map(|pack| pack.key));
+    }
     doomed.retain(|pack| !marks.packs.contains(pack));
     if !marks.parents.contains(&attempt) {
         let tables = list_all(store, &Prefix::index_of(attempt)).await?;

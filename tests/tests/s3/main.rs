@@ -7,6 +7,7 @@ mod child;
 mod clocks;
 mod compatible;
 mod credentials;
+mod crowd;
 mod endpoints;
 mod faults;
 mod keys;

@@ -26,6 +26,9 @@ const TENSORS: [(&str, Dtype, &[u64]); 6] = [
     ("rng", Dtype::U8, &[100]),
 ];
 
+/// Those that every rank has all of: one with several blocks, one with bytes enough for a chunk, two without.
+const REPLICATED: [&str; 4] = ["optimizer.mean", "layers.1.weight", "optimizer.step", "rng"];
+
 /// The state of a training run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Weights {
@@ -69,6 +72,30 @@ impl Weights {
         let notes = Content::Opaque(Bytes::from(fill(self.epoch, 40)));
         let object = |name: &str, content| ObjectEntry { name: name.to_owned(), rank: None, content };
         State { shards: shards.collect(), objects: vec![object("epoch", epoch), object("notes", notes)] }
+    }
+
+    /// What rank `rank` of `ranks` has of the state: its rows of the larger tensors, all of the others, and the objects; of
+    /// these the notes only if it leads.
+    pub(crate) fn share<'a>(&self, bytes: &'a [Vec<u8>], (rank, ranks): (u32, u32)) -> State<'a> {
+        let mut state = self.state(bytes);
+        for shard in &mut state.shards {
+            let Source::Memory(all) = shard.source else { unreachable!("every shard is in memory") };
+            if REPLICATED.contains(&shard.name.as_str()) {
+                shard.replicas = Replicas::All;
+                continue;
+            }
+            let rows = shard.shape[0].div_ceil(u64::from(ranks));
+            let start = (rows * u64::from(rank)).min(shard.shape[0]);
+            let end = (start + rows).min(shard.shape[0]);
+            let row = all.len() as u64 / shard.shape[0];
+            let at = |position: u64| usize::try_from(position * row).expect("small");
+            (shard.bounds.offset[0], shard.bounds.extent[0]) = (start, end - start);
+            shard.source = Source::Memory(&all[at(start)..at(end)]);
+        }
+        if rank > 0 {
+            state.objects.retain(|object| object.name != "notes");
+        }
+        state
     }
 
     /// What the manifest says of the state, so that anybody can tell what must be restored.

@@ -3,6 +3,7 @@
 //! `EVERSTEP_SEEDS=n` plays n seeds instead of the usual number; `EVERSTEP_SEED=n` plays one and prints what happened.
 
 mod content;
+mod crew;
 mod oracle;
 mod others;
 mod scenario;

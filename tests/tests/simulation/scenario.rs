@@ -11,15 +11,16 @@ use everstep_format::repository::{Chunking, RepositoryConfig, WriterMode};
 use everstep_repo::Takeover;
 use everstep_sim::{Executor, Lie, Process, SimStore, Weather};
 use everstep_store::{Create, Store};
-use futures::channel::oneshot;
+use futures::channel::{mpsc, oneshot};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rayon::ThreadPool;
 
 use crate::content::BLOCK_ELEMENTS;
+use crate::crew::Crew;
 use crate::site::{Cluster, Link, Tally};
 use crate::trainer::Job;
-use crate::{oracle, others, trainer};
+use crate::{crew, oracle, others, trainer};
 
 /// Longer than any request can be late.
 const AFTERMATH: Duration = Duration::from_secs(3 * 3600);
@@ -161,9 +162,15 @@ async fn start_jobs(cluster: &Cluster) -> Vec<oneshot::Receiver<()>> {
     let count = cluster.room.draw(|rng| rng.random_range(2..=6));
     for _ in 0..count {
         let job = cluster.room.draw(draw_job);
+        let mut crew = Crew::new();
+        for rank in 1..=job.crew {
+            let (tasks, listening) = mpsc::unbounded();
+            crew.push(tasks);
+            jobs.push(with_link(cluster, |link| crew::follow(cluster.clone(), link, (rank, listening))));
+        }
         jobs.push(with_link(cluster, |link| {
             let link = Link { lie: cluster.lie, ..link };
-            let life = trainer::run(cluster.clone(), link, job);
+            let life = trainer::run(cluster.clone(), link, (job, crew));
             async move { _ = life.await }
         }));
         cluster.pause(Duration::from_secs(1800)).await;
@@ -183,5 +190,6 @@ fn draw_job(rng: &mut StdRng) -> Job {
         saves: rng.random_range(1..=5),
         goes_back: rng.random_bool(0.3),
         closes: rng.random_bool(0.7),
+        crew: if rng.random_bool(0.3) { rng.random_range(1..=3) } else { 0 },
     }
 }

@@ -76,10 +76,15 @@ pub(crate) struct Tally {
     pub(crate) chunks_reused: u64,
     pub(crate) across_runs: u64,
     pub(crate) killed: u64,
+    pub(crate) by_ranks: u64,
+    pub(crate) ranks_failed: u64,
+    pub(crate) heard_committed: u64,
+    pub(crate) heard_failed: u64,
+    pub(crate) leaders_silent: u64,
 }
 
 impl Tally {
-    pub(crate) fn named(&self) -> [(&'static str, u64); 16] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 21] {
         [
             ("saves committed", self.committed),
             ("saves in conflict", self.conflicts),
@@ -97,6 +102,11 @@ impl Tally {
             ("chunks reused", self.chunks_reused),
             ("runs started from another run", self.across_runs),
             ("processes killed", self.killed),
+            ("saves by several ranks committed", self.by_ranks),
+            ("saves given up because of a rank", self.ranks_failed),
+            ("shares heard to be committed", self.heard_committed),
+            ("shares heard not to be", self.heard_failed),
+            ("leaders not heard of in time", self.leaders_silent),
         ]
     }
 
@@ -117,6 +127,11 @@ impl Tally {
         self.chunks_reused += other.chunks_reused;
         self.across_runs += other.across_runs;
         self.killed += other.killed;
+        self.by_ranks += other.by_ranks;
+        self.ranks_failed += other.ranks_failed;
+        self.heard_committed += other.heard_committed;
+        self.heard_failed += other.heard_failed;
+        self.leaders_silent += other.leaders_silent;
     }
 }
 

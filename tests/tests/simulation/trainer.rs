@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everstep_format::name::{Ordinal, RunName, Step};
+use everstep_format::name::{Ordinal, Rank, RunName, Step};
 use everstep_repo::{
     AttemptState, Checkpoint, CommitOutcome, OpenOptions, Parents, RepoError, Session, Takeover,
 };
@@ -10,6 +10,7 @@ use everstep_save::{Group, SaveCache, SaveError, SaveOptions};
 use rand::RngExt;
 
 use crate::content::{Loaded, Weights, describe, load};
+use crate::crew::{Crew, DEADLINE, Task};
 use crate::site::{Cluster, Link, Site, Told};
 
 /// What a job does.
@@ -23,6 +24,8 @@ pub(crate) struct Job {
     pub(crate) saves: u32,
     pub(crate) goes_back: bool,
     pub(crate) closes: bool,
+    /// Ranks beside the leader.
+    pub(crate) crew: u32,
 }
 
 /// Why a job ended early. The supervisor starts another one whatever it was.
@@ -36,8 +39,8 @@ pub(crate) enum End {
 }
 
 /// Runs `job` to its end.
-pub(crate) async fn run(cluster: Cluster, link: Link, job: Job) -> End {
-    match life(&cluster, link, &job).await {
+pub(crate) async fn run(cluster: Cluster, link: Link, (job, crew): (Job, Crew)) -> End {
+    match life(&cluster, link, (&job, crew)).await {
         Ok(end) => end,
         Err(RepoError::Conflict { .. }) => End::Fenced,
         Err(RepoError::Store(_)) => End::Trouble,
@@ -48,7 +51,7 @@ pub(crate) async fn run(cluster: Cluster, link: Link, job: Job) -> End {
     }
 }
 
-async fn life(cluster: &Cluster, link: Link, job: &Job) -> Result<End, RepoError> {
+async fn life(cluster: &Cluster, link: Link, (job, crew): (&Job, Crew)) -> Result<End, RepoError> {
     let site = cluster.join(link).await?;
     let takeover_after = Duration::from_secs(300);
     let options = OpenOptions { job: job.label.clone(), takeover: job.takeover, takeover_after };
@@ -59,7 +62,8 @@ async fn life(cluster: &Cluster, link: Link, job: &Job) -> Result<End, RepoError
         ledger.opened.push((job.run.clone(), session.fence(), latest));
     });
     let Some((weights, parents)) = start(&site, &session, job).await? else { return Ok(End::Trouble) };
-    let mut trainer = Trainer { site, session, job, weights, parents, cache: SaveCache::default() };
+    let cache = SaveCache::default();
+    let mut trainer = Trainer { site, session, job, crew, weights, parents, cache, step: 0 };
     if job.goes_back && !trainer.go_back().await? {
         return Ok(End::Fenced);
     }
@@ -119,9 +123,11 @@ struct Trainer<'j> {
     site: Site,
     session: Session,
     job: &'j Job,
+    crew: Crew,
     weights: Weights,
     parents: Parents,
     cache: SaveCache,
+    step: u64,
 }
 
 impl Trainer<'_> {
@@ -171,16 +177,37 @@ impl Trainer<'_> {
         let cluster = self.site.cluster.clone();
         cluster.room.draw(|rng| self.weights.train(rng));
         let save: u64 = cluster.room.draw(|rng| rng.random());
+        self.step += 1;
+        let ranks = self.call_crew(save);
         let bytes = self.weights.bytes();
-        let state = self.weights.state(&bytes);
+        let state = self.weights.share(&bytes, (0, ranks));
         let parents = std::mem::take(&mut self.parents);
         let metadata = self.weights.metadata(save);
-        let options = SaveOptions { step: Step(0), parents, metadata, group: Group::alone() };
+        let group = Group::new(Rank(0), ranks).within(DEADLINE);
+        let options = SaveOptions { step: Step(self.step), parents, metadata, group };
         let tools = self.site.save_tools(&self.cache);
         let outcome = everstep_save::save(&mut self.session, &state, options, &tools).await;
+        if ranks > 1 && outcome.is_ok() {
+            cluster.note(|ledger| ledger.tally.by_ranks += 1);
+        }
         let (told, end) = judge(&cluster, outcome);
         cluster.note(|ledger| ledger.saves.push((save, self.job.run.clone(), told)));
         end
+    }
+}
+
+impl Trainer<'_> {
+    /// Lets any number of ranks take part in the next save; how many they are with this one.
+    fn call_crew(&self, save: u64) -> u32 {
+        let most = u32::try_from(self.crew.len()).expect("few") + 1;
+        let ranks = if most > 1 { self.site.cluster.room.draw(|rng| rng.random_range(1..=most)) } else { 1 };
+        for rank in self.crew.iter().take(usize::try_from(ranks).expect("few") - 1) {
+            let (run, ticket) = (self.job.run.clone(), self.session.ticket());
+            let task = Task { run, ticket, step: self.step, save, weights: self.weights.clone(), ranks };
+            // The dead do not listen.
+            drop(rank.unbounded_send(task));
+        }
+        ranks
     }
 }
 
@@ -197,6 +224,10 @@ fn judge(cluster: &Cluster, outcome: Result<everstep_save::SaveReport, SaveError
         }
         Err(SaveError::Conflict(error)) => {
             ledger.tally.conflicts += 1;
+            (Told::Failed(error.to_string()), None)
+        }
+        Err(error @ (SaveError::RanksFailed { .. } | SaveError::Part { .. })) => {
+            ledger.tally.ranks_failed += 1;
             (Told::Failed(error.to_string()), None)
         }
         Err(error @ (SaveError::Upload { .. } | SaveError::Repo(RepoError::Store(_)))) => {

@@ -3,7 +3,6 @@ use everstep_format::id::ContentHash;
 use everstep_format::name::{Ordinal, Step};
 use everstep_format::outcome::Ending;
 use everstep_store::MemoryStore;
-use futures::executor::block_on;
 
 use super::*;
 
@@ -55,33 +54,31 @@ async fn keeps_its_promises(meeting: &dyn Rendezvous, store: &dyn Store) {
     assert_eq!(meeting.outcome(SAVE).await.unwrap(), Some(outcome));
 }
 
-#[test]
-fn both_kinds_of_rendezvous_pass_on_cards_reports_and_outcomes() {
+#[tokio::test]
+async fn both_kinds_of_rendezvous_pass_on_cards_reports_and_outcomes() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::private());
-    block_on(keeps_its_promises(&StoreRendezvous::new(store.clone()), store.as_ref()));
-    block_on(keeps_its_promises(&MemoryRendezvous::new(), store.as_ref()));
+    keeps_its_promises(&StoreRendezvous::new(store.clone()), store.as_ref()).await;
+    keeps_its_promises(&MemoryRendezvous::new(), store.as_ref()).await;
 }
 
-#[test]
-fn a_failure_beats_a_part_and_two_parts_of_one_rank_are_a_failure() {
-    block_on(async {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::private());
-        let meeting = StoreRendezvous::new(store.clone());
-        put_part(store.as_ref(), 1, &part(1, 10)).await;
-        meeting.report(ATTEMPT, Rank(1), &Report::Failed("no answer".to_owned())).await.unwrap();
-        put_part(store.as_ref(), 2, &part(1, 10)).await;
-        put_part(store.as_ref(), 2, &part(2, 11)).await;
-        let damaged = Bytes::from_static(b"{}");
-        store.put(&Key::failed(ATTEMPT, Rank(3)), damaged.into(), Class::Control).await.unwrap();
-        let reports = meeting.reports(ATTEMPT, 1..4).await.unwrap();
-        let why = |rank| match &reports[&Rank(rank)] {
-            Report::Failed(why) => why.clone(),
-            Report::Done(part) => panic!("rank {rank} handed in {part:?}"),
-        };
-        assert_eq!(why(1), "no answer");
-        assert!(why(2).contains("two processes"), "{}", why(2));
-        assert!(why(3).contains("cannot be read"), "{}", why(3));
-    });
+#[tokio::test]
+async fn a_failure_beats_a_part_and_two_parts_of_one_rank_are_a_failure() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::private());
+    let meeting = StoreRendezvous::new(store.clone());
+    put_part(store.as_ref(), 1, &part(1, 10)).await;
+    meeting.report(ATTEMPT, Rank(1), &Report::Failed("no answer".to_owned())).await.unwrap();
+    put_part(store.as_ref(), 2, &part(1, 10)).await;
+    put_part(store.as_ref(), 2, &part(2, 11)).await;
+    let damaged = Bytes::from_static(b"{}");
+    store.put(&Key::failed(ATTEMPT, Rank(3)), damaged.into(), Class::Control).await.unwrap();
+    let reports = meeting.reports(ATTEMPT, 1..4).await.unwrap();
+    let why = |rank| match &reports[&Rank(rank)] {
+        Report::Failed(why) => why.clone(),
+        Report::Done(part) => panic!("rank {rank} handed in {part:?}"),
+    };
+    assert_eq!(why(1), "no answer");
+    assert!(why(2).contains("two processes"), "{}", why(2));
+    assert!(why(3).contains("cannot be read"), "{}", why(3));
 }
 
 #[test]
@@ -92,18 +89,16 @@ fn looks_become_rarer_but_never_stop() {
     assert!(MemoryRendezvous::new().pause(u32::MAX) <= Duration::from_millis(100));
 }
 
-#[test]
-fn a_board_in_memory_does_not_grow_for_ever() {
-    block_on(async {
-        let meeting = MemoryRendezvous::new();
-        for save in 0..1000 {
-            let save = SaveId { save, ..SAVE };
-            meeting.call(&card(save)).await.unwrap();
-            meeting.conclude(&Outcome::committed(save, ATTEMPT, Ordinal(9))).await.unwrap();
-        }
-        let board = meeting.board();
-        assert!(board.cards.len() <= 65 && board.outcomes.len() <= 65 && board.reports.is_empty());
-    });
+#[tokio::test]
+async fn a_board_in_memory_does_not_grow_for_ever() {
+    let meeting = MemoryRendezvous::new();
+    for save in 0..1000 {
+        let save = SaveId { save, ..SAVE };
+        meeting.call(&card(save)).await.unwrap();
+        meeting.conclude(&Outcome::committed(save, ATTEMPT, Ordinal(9))).await.unwrap();
+    }
+    let board = meeting.board();
+    assert!(board.cards.len() <= 65 && board.outcomes.len() <= 65 && board.reports.is_empty());
 }
 
 #[test]
