@@ -38,14 +38,20 @@ fn ranks_that_fall_silent_are_named_within_the_deadline_and_the_next_save_is_who
             };
             let mut crowd = Crowd::new(&repository, rendezvous).await;
             let mut outcomes = [0, 0];
-            for step in 1..=6 {
+            let mut usual = Duration::ZERO;
+            for step in 1..=4 {
                 // Every second save loses up to three ranks, each somewhere between its first look and its hand-in, or
                 // so late that it has handed in.
                 let lost = if step % 2 == 0 { rng.random_range(1..=3) } else { 0 };
                 let victims: BTreeMap<u32, u64> =
                     (0..lost).map(|_| (rng.random_range(1..ranks), rng.random_range(1..=6))).collect();
-                crowd.deadline = Duration::from_secs(if victims.is_empty() { 60 } else { 3 });
+                // The living must have time enough on any machine.
+                crowd.deadline = match victims.is_empty() {
+                    true => Duration::from_secs(60),
+                    false => usual * 4 + Duration::from_secs(2),
+                };
                 let ended = crowd.save(step, ranks, &victims).await;
+                usual = if victims.is_empty() { ended.took } else { usual };
                 outcomes[usize::from(ended.leader.is_ok())] += 1;
                 match &ended.leader {
                     Ok(report) => {
@@ -78,7 +84,7 @@ fn ranks_that_fall_silent_are_named_within_the_deadline_and_the_next_save_is_who
                     ended.took.as_secs_f64()
                 );
             }
-            assert!(outcomes[1] >= 3, "{outcomes:?}");
+            assert!(outcomes[1] >= 2, "{outcomes:?}");
             crowd.close().await;
         });
     }

@@ -36,7 +36,7 @@ async fn a_save_by_8_64_and_512_ranks_is_whole_or_absent_and_names_who_is_missin
         // Silent from their first look on, so that they cannot have handed in.
         let victims: BTreeMap<u32, u64> =
             (0..2).map(|_| (rng.random_range(1..ranks), rng.random_range(1..=2))).collect();
-        crowd.deadline = whole.took.mul_f64(1.5) + Duration::from_secs(2);
+        crowd.deadline = whole.took * 2 + Duration::from_secs(3);
         let ended = crowd.save(2, ranks, &victims).await;
         let error = ended.leader.unwrap_err();
         let SaveError::RanksFailed { missing, .. } = &error else { panic!("{error}") };

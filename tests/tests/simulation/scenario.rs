@@ -190,6 +190,6 @@ fn draw_job(rng: &mut StdRng) -> Job {
         saves: rng.random_range(1..=5),
         goes_back: rng.random_bool(0.3),
         closes: rng.random_bool(0.7),
-        crew: if rng.random_bool(0.3) { rng.random_range(1..=3) } else { 0 },
+        crew: if rng.random_bool(0.2) { rng.random_range(1..=3) } else { 0 },
     }
 }
