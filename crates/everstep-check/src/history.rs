@@ -73,9 +73,16 @@ impl Histories {
         Ok((all, findings))
     }
 
-    /// The checkpoints that count, by run and ordinal.
+    /// The checkpoints that count, by run and ordinal. Not those whose decision is no answer to their intent: they have a
+    /// finding, and nothing that they say can be held against anything.
     pub(crate) fn checkpoints(&self) -> Vec<Checkpoint> {
-        self.runs.values().flat_map(History::checkpoints).collect()
+        let of_run = |history: &History| {
+            let broken: BTreeSet<Ordinal> =
+                history.findings().into_iter().filter(unfit).map(|f| f.ordinal).collect();
+            let fit = |checkpoint: &Checkpoint| !broken.contains(&checkpoint.manifest.ordinal);
+            history.checkpoints().filter(fit).collect::<Vec<_>>()
+        };
+        self.runs.values().flat_map(of_run).collect()
     }
 
     /// Attempts of all runs.
@@ -147,6 +154,12 @@ impl Histories {
         let pairs = intents.flat_map(|intent| intent.parents.iter().map(move |parent| (parent, intent)));
         pairs.map(|(parent, child)| ((&parent.run, parent.ordinal), (&child.run, child.ordinal))).collect()
     }
+}
+
+/// Whether a decision does not fit its intent.
+fn unfit(broken: &Broken) -> bool {
+    let about = ["decisions_belong_to_their_intents", "manifests_match_their_intents", "fences_never_commit"];
+    about.contains(&broken.invariant)
 }
 
 fn standing(history: &History, ordinal: Ordinal) -> Standing {
