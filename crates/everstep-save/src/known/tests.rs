@@ -86,11 +86,11 @@ fn who_knows_a_share_alone_stores_anew_only_from_packs_that_it_wrote_itself() {
 fn a_share_is_remembered_beside_what_it_may_be_compared_with_and_never_taken_for_the_whole() {
     let cache = SaveCache::default();
     let id = |n| AttemptId([n; 16]);
-    cache.keep(id(1), Chunks::new(), &[]);
-    cache.keep_share((id(2), RANK), Chunks::new(), &[id(1)]);
-    assert!(cache.get(id(1)).unwrap().complete && !cache.get(id(2)).unwrap().complete);
+    cache.keep(id(7), Chunks::new(), &[]);
+    cache.keep_share((id(8), RANK), Chunks::new(), &[id(7)]);
+    assert!(cache.get(id(7)).unwrap().complete && !cache.get(id(8)).unwrap().complete);
     let written = pack_of(0, 1, 4096).into_iter().collect::<Chunks>();
-    cache.keep_share((ATTEMPT, RANK), written, &[id(2)]);
+    cache.keep_share((ATTEMPT, RANK), written, &[id(8)]);
     assert_eq!(cache.cached().written.len(), 1, "attempts whose packs nobody uses are forgotten");
-    assert!(cache.get(id(1)).is_none());
+    assert!(cache.get(id(7)).is_none());
 }
