@@ -2,18 +2,15 @@
 # fuzz.sh SECONDS [TARGET...]: runs every fuzz target (or these), two at a time, for SECONDS of fuzzing in all. A crash, a
 # panic, an input that takes longer than ten seconds or too much memory fails, and names the file that does it.
 #
-# libFuzzer needs no nightly toolchain: what `cargo fuzz` passes to the compiler works with the pinned one. Without a
-# sanitizer, since there is no unsafe code here; overflow checks and debug assertions are on.
+# libFuzzer needs no nightly toolchain: what `cargo fuzz` passes to the compiler works with the pinned one. Only our own
+# code counts coverage, or building would take minutes. No sanitizer, since there is no unsafe code here; overflow checks
+# and debug assertions are on.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:?seconds of fuzzing in all}
 shift
 host=$(rustc -vV | sed -n 's/^host: //p')
-export CARGO_TARGET_DIR=$PWD/target
-# With a target named, build scripts and macros are built without these flags.
-export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
--Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
--Cllvm-args=-sanitizer-coverage-trace-compares"
+export CARGO_TARGET_DIR=$PWD/target RUSTC_WRAPPER=$PWD/../scripts/rustc-with-coverage.sh
 cargo build --locked --quiet --target "$host" --bins
 
 targets=("$@")

@@ -34,6 +34,7 @@ reader_tests() {
     PYTHONPATH=tools/reader-py .venv/bin/python -m unittest discover -s tools/reader-py/tests
     PYTHONPATH=tools/reader-py .venv/bin/python tools/reader-py/tests/agreement.py target/debug/ckpt-inspect
 }
+long_fuzz() { scripts/fuzz.sh 3600; }
 long_tests() { EVERSTEP_SEEDS=100000 cargo test --workspace --locked --no-fail-fast -- --include-ignored; }
 
 stage tools 2m scripts/install-test-tools.sh
@@ -42,8 +43,12 @@ stage lint "build's" scripts/lint.sh
 stage rust 7m rust_tests
 stage reader 2m reader_tests
 stage proofs 5m proofs
+stage fuzz 3m scripts/fuzz.sh 120
 stage demo 1m scripts/demo.sh
-[ "$long" = --long ] && stage long "no limit" long_tests
+if [ "$long" = --long ]; then
+    stage long-fuzz 1h long_fuzz
+    stage long "no limit" long_tests
+fi
 
 printf '\n=== shares\n'
 printf '%s\n' "${shares[@]}"

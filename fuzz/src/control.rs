@@ -25,7 +25,9 @@ pub fn control(bytes: &[u8]) {
             }
         }
         2 => decision(&object, (&run, ordinal)),
-        3 => drop(Expired::from_bytes(&object, &run, ordinal).map(|read| read.to_bytes().expect("it was read"))),
+        3 => drop(
+            Expired::from_bytes(&object, &run, ordinal).map(|read| read.to_bytes().expect("it was read")),
+        ),
         _ => drop(SessionMark::from_bytes(&object, session(&object))),
     }
 }

@@ -7,7 +7,6 @@ mod control;
 mod files;
 mod safetensors;
 
-use bytes::Bytes;
 use everstep_format::codec::{Codec, Decoder, Encoder, Habit};
 use everstep_format::decision::RefsRef;
 use everstep_format::id::{ContentHash, PackId};
@@ -127,9 +126,4 @@ fn key(text: &str) {
     if let Some(kind) = key.kind() {
         assert_eq!(kind.key(), key, "one spelling");
     }
-}
-
-/// The bytes as a file.
-fn file(bytes: &[u8]) -> Bytes {
-    Bytes::copy_from_slice(bytes)
 }

@@ -2,6 +2,7 @@
 
 mod contract;
 mod damage;
+mod hostile;
 mod interrupted;
 mod names;
 mod refusals;

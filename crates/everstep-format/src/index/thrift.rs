@@ -4,8 +4,6 @@
 pub(super) const I32: u8 = 5;
 const BINARY: u8 = 8;
 pub(super) const LIST: u8 = 9;
-const SET: u8 = 10;
-const MAP: u8 = 11;
 pub(super) const STRUCT: u8 = 12;
 /// Deeper than parquet's own structs nest.
 const DEPTH: u8 = 8;
@@ -90,7 +88,7 @@ impl<'a> Cursor<'a> {
                 let len = usize::try_from(self.varint()?).ok()?;
                 self.take(len).map(drop)
             }
-            LIST | SET => self.skip_list(depth),
+            LIST => self.skip_list(depth),
             STRUCT => {
                 let mut last = 0;
                 while let Some((_, kind)) = self.field(&mut last)? {
@@ -98,8 +96,8 @@ impl<'a> Cursor<'a> {
                 }
                 Some(())
             }
-            // Maps and unknown types: no page header has them.
-            MAP.. | 0 => None,
+            // Sets, maps and unknown types: no struct of parquet has them.
+            _ => None,
         }
     }
 
@@ -115,13 +113,10 @@ impl<'a> Cursor<'a> {
         if len > LIST_ITEMS {
             return None;
         }
-        for _ in 0..len {
-            match kind {
-                // In a list, a boolean takes a byte.
-                1 | 2 => self.take(1).map(drop)?,
-                kind => self.skip(kind, depth + 1)?,
-            }
-        }
-        Some(())
+        // Parquet has no lists of booleans where this is used, and its library takes no byte for one: any number of them
+        // would keep it busy, and the two readings would part ways.
+        let is_boolean = matches!(kind, 1 | 2) && len > 0;
+        (!is_boolean).then_some(())?;
+        (0..len).try_for_each(|_| self.skip(kind, depth + 1))
     }
 }
