@@ -6,7 +6,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use everstep_format::decision::{Abort, Manifest};
-use everstep_format::id::SessionId;
 use everstep_format::intent::{Intent, IntentKind, ParentRef};
 use everstep_format::name::{Ordinal, RunName};
 
@@ -139,11 +138,13 @@ impl History {
     /// superseded, or went on to save above it.
     fn newest_settled_fence(&self) -> Option<Ordinal> {
         let newest_commit = self.commits().next_back().map(|(ordinal, _)| ordinal);
-        let saves = self.intents.values().filter(|intent| intent.kind == IntentKind::Save);
-        let saved: BTreeSet<SessionId> = saves.map(|intent| intent.session).collect();
+        let saved = |fence: &Intent| {
+            let mut above = self.intents.range(fence.ordinal..).map(|(_, intent)| intent);
+            above.any(|intent| intent.kind == IntentKind::Save && intent.session == fence.session)
+        };
         let settled = |ordinal: Ordinal| {
             newest_commit > Some(ordinal)
-                || self.intents.get(&ordinal).is_some_and(|fence| saved.contains(&fence.session))
+                || self.intents.get(&ordinal).is_some_and(saved)
                 || self
                     .abort_of(ordinal)
                     .is_some_and(|abort| SETTLING_REASONS.contains(&abort.reason.as_str()))
