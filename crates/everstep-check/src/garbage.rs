@@ -49,22 +49,34 @@ struct Waste {
     bytes: u64,
 }
 
-/// Notes about what nobody uses: one for each attempt, one for each stray. `kept` are the indexes and refs in use.
+/// What somebody uses.
+pub(crate) struct Used<'u> {
+    /// Packs of the checkpoints that count.
+    pub(crate) uses: &'u Uses,
+    /// Their indexes and refs.
+    pub(crate) kept: &'u HashSet<Key>,
+    /// Attempts whose data leases keep.
+    pub(crate) held: &'u HashSet<AttemptId>,
+}
+
+/// Notes about what no checkpoint uses: one for each attempt, one for each stray.
 pub(crate) fn judge(
     inventory: &Inventory,
-    (uses, kept): (&Uses, &HashSet<Key>),
+    used: &Used<'_>,
     standings: &HashMap<AttemptId, (Hurt, Standing)>,
 ) -> Vec<Finding> {
     let mut wasted: BTreeMap<AttemptId, Waste> = BTreeMap::new();
     for Listed { key, size, .. } in &inventory.objects {
         let (attempt, is_pack) = match key.kind() {
-            Some(StoredKind::Pack(address)) if !uses.packs.contains_key(&address) => (address.attempt, true),
+            Some(StoredKind::Pack(address)) if !used.uses.packs.contains_key(&address) => {
+                (address.attempt, true)
+            }
             Some(
                 StoredKind::Index(attempt, _)
                 | StoredKind::Refs(attempt, _)
                 | StoredKind::Part(attempt, ..)
                 | StoredKind::Failed(attempt, _),
-            ) if !kept.contains(key) => (attempt, false),
+            ) if !used.kept.contains(key) => (attempt, false),
             _ => continue,
         };
         // What its writers handed in stays beside every checkpoint that several of them saved.
@@ -76,7 +88,14 @@ pub(crate) fn judge(
         waste.bytes += size;
         *(if is_pack { &mut waste.packs } else { &mut waste.others }) += 1;
     }
-    let unused = wasted.iter().map(|(attempt, waste)| note(*attempt, waste, standings.get(attempt)));
+    let unused = wasted.iter().map(|(attempt, waste)| {
+        let finding = note(*attempt, waste, standings.get(attempt));
+        if used.held.contains(attempt) {
+            finding.advise("a reader holds a lease on it: it stays until that ends")
+        } else {
+            finding
+        }
+    });
     unused.chain(strays(&inventory.strays)).collect()
 }
 

@@ -13,6 +13,7 @@ mod contents;
 mod finding;
 mod garbage;
 mod history;
+mod leases;
 mod options;
 mod packs;
 mod reading;

@@ -12,8 +12,9 @@ use rayon::prelude::*;
 
 use crate::blame::{self, Blamed};
 use crate::contents::{self, Contents};
-use crate::garbage::{self, Inventory};
+use crate::garbage::{self, Inventory, Used};
 use crate::history::Histories;
+use crate::leases::Leases;
 use crate::packs::{self, Use, Uses};
 use crate::reading::get_ahead;
 use crate::report::{Counts, Finding, Hurt, Report};
@@ -58,7 +59,7 @@ async fn reopen(repository: &Repository) -> Result<(Repository, Vec<Finding>), C
 }
 
 /// A pack, and what the indexes say of it.
-type Used<'u> = (&'u PackAddress, &'u Use);
+type UsedPack<'u> = (&'u PackAddress, &'u Use);
 
 struct Walk<'w> {
     store: &'w Arc<dyn Store>,
@@ -85,7 +86,11 @@ impl Walk<'_> {
         let mut inventory = Inventory::default();
         inventory.add(self.store.as_ref(), &Prefix::everything()).await?;
         let claims = self.claims(histories.checkpoints()).await?;
-        findings.extend(garbage::judge(&inventory, (&claims.uses, &claims.kept), &histories.standings()));
+        let standings = histories.standings();
+        let leases = Leases::read(self.store.as_ref(), &inventory, &standings).await?;
+        let used = Used { uses: &claims.uses, kept: &claims.kept, held: &leases.held };
+        findings.extend(garbage::judge(&inventory, &used, &standings));
+        findings.extend(leases.findings);
         findings.extend(garbage::judge_sessions(self.store.as_ref(), &inventory).await?);
         let mut report = self.report(claims, &inventory).await?;
         report.counts.attempts = histories.attempts() as u64;
@@ -162,9 +167,13 @@ impl Walk<'_> {
     }
 
     /// Reads and judges the tables of `packs`; answers bytes read.
-    async fn read_tables<'p>(&self, packs: &[Used<'p>], blamed: &mut Vec<Blamed>) -> Result<u64, CheckError> {
+    async fn read_tables<'p>(
+        &self,
+        packs: &[UsedPack<'p>],
+        blamed: &mut Vec<Blamed>,
+    ) -> Result<u64, CheckError> {
         self.tools.progress.planned(packs.iter().map(|(_, used)| used.len).sum());
-        let judge = |(address, used): Used<'p>| async move {
+        let judge = |(address, used): UsedPack<'p>| async move {
             packs::judge_table(self.store.as_ref(), address, used).await.map(|judged| (judged, used.len))
         };
         let mut judged = std::pin::pin!(
@@ -180,11 +189,15 @@ impl Walk<'_> {
     }
 
     /// Reads and judges every byte of `packs`, each once; answers bytes read.
-    async fn read_packs<'p>(&self, packs: &[Used<'p>], blamed: &mut Vec<Blamed>) -> Result<u64, CheckError> {
+    async fn read_packs<'p>(
+        &self,
+        packs: &[UsedPack<'p>],
+        blamed: &mut Vec<Blamed>,
+    ) -> Result<u64, CheckError> {
         self.tools.progress.planned(packs.iter().map(|(_, used)| used.len).sum());
         let ahead = self.packs_ahead(packs);
         let world = (self.store, self.repository.world());
-        let read = |(address, used): Used<'p>| {
+        let read = |(address, used): UsedPack<'p>| {
             let got = get_ahead(world, Key::pack(address), Span::Whole);
             async move { got.await.map(|got| (address, used, got)) }
         };
@@ -206,7 +219,7 @@ impl Walk<'_> {
     }
 
     /// Packs that may be on their way: as many again may wait to be judged.
-    fn packs_ahead(&self, packs: &[Used<'_>]) -> usize {
+    fn packs_ahead(&self, packs: &[UsedPack<'_>]) -> usize {
         let largest = packs.iter().map(|(_, used)| used.len).max().unwrap_or(1).max(1);
         let fit = self.tools.settings.bytes_in_flight / (2 * largest);
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, self.tools.settings.reads.max(1))

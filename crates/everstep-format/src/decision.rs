@@ -7,7 +7,7 @@ use crate::feature::Requires;
 use crate::id::{AttemptId, ContentHash, SessionId};
 use crate::intent::ParentRef;
 use crate::limits;
-use crate::name::{Ordinal, RunName, Step};
+use crate::name::{Ordinal, PinName, RunName, Step};
 use crate::sealed;
 
 const MAGIC: &str = "everstep-decision";
@@ -59,6 +59,15 @@ pub struct Totals {
     pub new_stored_bytes: u64,
 }
 
+/// What a COMMIT in the reserved run of pins says beside its copy of an index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// The name by which it is found.
+    pub name: PinName,
+    /// The checkpoint of training that was pinned. Unlike the parent it is never itself a pin.
+    pub of: ParentRef,
+}
+
 /// What a COMMIT says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -85,6 +94,9 @@ pub struct Manifest {
     /// The checkpoint that this one is a copy of, when it is a deliberate rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_to: Option<ParentRef>,
+    /// Name and origin of a pin; in the reserved run of pins, and only there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
     /// Sums.
     pub totals: Totals,
     /// The user's metadata: metrics, git commit, anything JSON.
@@ -225,6 +237,7 @@ impl Decision {
             sealed::expect("manifest", "run", run, &manifest.run)?;
             sealed::expect("manifest", "ordinal", &ordinal, &manifest.ordinal)?;
             sealed::expect("manifest", "attempt", &stored.attempt, &manifest.attempt)?;
+            manifest.check_pin()?;
             manifest.check_sizes()?;
         }
         Ok(Self { attempt: stored.attempt, requires: stored.requires, verdict, extra: stored.extra })
@@ -232,6 +245,16 @@ impl Decision {
 }
 
 impl Manifest {
+    /// Every checkpoint of the reserved run has a name and an origin, no other has.
+    fn check_pin(&self) -> Result<(), FormatError> {
+        let named = self.pin.as_ref().is_some_and(|pin| !pin.of.run.is_pins());
+        if if self.run.is_pins() { named } else { self.pin.is_none() } {
+            return Ok(());
+        }
+        let expected = "a pin with name and origin in the run of pins, and none elsewhere";
+        Err(FormatError::corrupt("manifest", 0, expected, format!("{:?} in run {}", self.pin, self.run)))
+    }
+
     fn check_sizes(&self) -> Result<(), FormatError> {
         FormatError::within("parents of an attempt", self.parents.len() as u64, limits::PARENTS as u64)?;
         FormatError::within("refs", self.refs.packs, limits::REFS_ENTRIES)?;

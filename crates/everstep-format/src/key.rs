@@ -166,9 +166,9 @@ impl Key {
         let parts: Vec<&str> = self.0.split('/').collect();
         let kind = match parts.as_slice() {
             ["everstep.json"] => StoredKind::Repository,
-            ["runs", run, "intents", n] => StoredKind::Intent(run.parse().ok()?, ordinal(n)?),
-            ["runs", run, "decisions", n] => StoredKind::Decision(run.parse().ok()?, ordinal(n)?),
-            ["runs", run, "expired", n] => StoredKind::Expired(run.parse().ok()?, ordinal(n)?),
+            ["runs", run, "intents", n] => StoredKind::Intent(RunName::stored(run).ok()?, ordinal(n)?),
+            ["runs", run, "decisions", n] => StoredKind::Decision(RunName::stored(run).ok()?, ordinal(n)?),
+            ["runs", run, "expired", n] => StoredKind::Expired(RunName::stored(run).ok()?, ordinal(n)?),
             ["index", attempt, name] => index_kind(attempt.parse().ok()?, name)?,
             ["packs", _, attempt, name] => pack_kind(attempt, name)?,
             ["sessions", id] => StoredKind::Session(id.parse().ok()?),
@@ -244,6 +244,11 @@ impl Prefix {
     /// `cards/<session>/`
     pub fn cards_of(session: SessionId) -> Self {
         Self(format!("cards/{session}/"))
+    }
+
+    /// `alive/`
+    pub fn alive() -> Self {
+        Self("alive/".to_owned())
     }
 
     /// `leases/`

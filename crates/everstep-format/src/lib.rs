@@ -17,6 +17,7 @@ pub mod index;
 pub mod intent;
 pub mod invariant;
 pub mod key;
+pub mod lease;
 pub mod limits;
 pub mod marker;
 pub mod name;

@@ -1,6 +1,8 @@
 //! Every maximum of the format, with its arithmetic. A length read from outside is checked against one of these before
 //! anything is allocated for it.
 
+use std::ops::RangeInclusive;
+
 /// Bytes of a run's name.
 pub const RUN_NAME_BYTES: usize = 128;
 /// Attempts of a run: one per millisecond for 31 million years; a listed ordinal above it is a stray.
@@ -73,6 +75,8 @@ pub const LABEL_BYTES: usize = 256;
 pub const CAUSE_BYTES: usize = 4096;
 /// Ranks that an outcome names: whoever must act on more looks at the job, not at ranks.
 pub const OUTCOME_RANKS: usize = 4096;
+/// Seconds within which a lease must show a sign of life, at least and at most: so long a dead reader can keep data.
+pub const LEASE_TTL_SECONDS: RangeInclusive<u64> = 60..=30 * 24 * 3600;
 /// Bytes of a glob pattern.
 pub const PATTERN_BYTES: u64 = 4096;
 /// Corners looked at while checking that a tensor's boxes cover it: 100,000 boxes of a grid take some 400,000.

@@ -7,31 +7,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FormatError, limits};
 
+/// The run that pins are attempts of.
+const PINS: &str = "_pins";
+
 /// A run's name: `[a-z0-9._-]`, starting with a letter or digit, at most 128 bytes.
 ///
-/// Names that start with `_` are reserved for the protocol and cannot be made with [`RunName::new`].
+/// Names that start with `_` are reserved for the protocol and cannot be made with [`RunName::new`]; the only one
+/// there is so far is [`RunName::pins`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunName(String);
 
 impl RunName {
-    /// Checks and wraps a name.
+    /// Checks and wraps a name that somebody chose.
     ///
     /// # Errors
     /// [`FormatError::Invalid`] with the rule that `name` breaks.
     pub fn new(name: &str) -> Result<Self, FormatError> {
-        let rule = format!(
-            "a run name has 1 to {} characters of a-z 0-9 . _ - and starts with a letter or digit; \
-             put hierarchy into the repository's address",
-            limits::RUN_NAME_BYTES
-        );
-        let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"._-".contains(&c);
-        let first_ok = name.bytes().next().is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-        if !first_ok || name.len() > limits::RUN_NAME_BYTES || !name.bytes().all(allowed) {
-            let shown: String = name.chars().take(limits::RUN_NAME_BYTES).collect();
-            return Err(FormatError::invalid("run name", shown, rule));
-        }
+        check_name("run name", name, "; put hierarchy into the repository's address")?;
         Ok(Self(name.to_owned()))
+    }
+
+    /// A name that was stored or listed, or that refers to what is there: also that of the reserved run.
+    ///
+    /// # Errors
+    /// As [`RunName::new`].
+    pub fn stored(name: &str) -> Result<Self, FormatError> {
+        if name == PINS { Ok(Self::pins()) } else { Self::new(name) }
+    }
+
+    /// The reserved run of pins, `_pins`.
+    pub fn pins() -> Self {
+        Self(PINS.to_owned())
+    }
+
+    /// Whether this is the reserved run of pins, which is no run of training.
+    pub fn is_pins(&self) -> bool {
+        self.0 == PINS
     }
 
     /// The name.
@@ -56,7 +68,7 @@ impl FromStr for RunName {
 impl TryFrom<String> for RunName {
     type Error = FormatError;
     fn try_from(name: String) -> Result<Self, FormatError> {
-        Self::new(&name)
+        Self::stored(&name)
     }
 }
 
@@ -64,6 +76,61 @@ impl From<RunName> for String {
     fn from(name: RunName) -> String {
         name.0
     }
+}
+
+/// A pin's name, by the rule of run names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PinName(String);
+
+impl PinName {
+    /// Checks and wraps a name.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] with the rule that `name` breaks.
+    pub fn new(name: &str) -> Result<Self, FormatError> {
+        check_name("name of a pin", name, "")?;
+        Ok(Self(name.to_owned()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PinName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for PinName {
+    type Error = FormatError;
+    fn try_from(name: String) -> Result<Self, FormatError> {
+        Self::new(&name)
+    }
+}
+
+impl From<PinName> for String {
+    fn from(name: PinName) -> String {
+        name.0
+    }
+}
+
+/// The one rule for names that people give and keys or references carry.
+fn check_name(what: &'static str, name: &str, advice: &str) -> Result<(), FormatError> {
+    let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"._-".contains(&c);
+    let first_ok = name.bytes().next().is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if first_ok && name.len() <= limits::RUN_NAME_BYTES && name.bytes().all(allowed) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(limits::RUN_NAME_BYTES).collect();
+    let rule = format!(
+        "it must have 1 to {} characters of a-z 0-9 . _ - and start with a letter or digit{advice}",
+        limits::RUN_NAME_BYTES
+    );
+    Err(FormatError::invalid(what, shown, rule))
 }
 
 /// The run-wide, dense, increasing number of an attempt. The first is 1.
@@ -133,6 +200,19 @@ mod tests {
             assert!(matches!(error, FormatError::Invalid { .. }), "{error:?}");
             assert!(error.to_string().len() < 2000, "a message stays readable");
         }
+    }
+
+    #[test]
+    fn the_reserved_run_can_be_read_but_not_chosen() {
+        assert_eq!(RunName::stored("_pins").unwrap(), RunName::pins());
+        assert!(RunName::pins().is_pins() && !RunName::new("pins").unwrap().is_pins());
+        assert_eq!(serde_json::from_str::<RunName>("\"_pins\"").unwrap(), RunName::pins());
+        for bad in ["_pins", "_other", "_"] {
+            assert!(RunName::new(bad).is_err() && bad.parse::<RunName>().is_err(), "{bad}");
+            assert!(PinName::new(bad).is_err(), "{bad}");
+        }
+        assert!(RunName::stored("_other").is_err() && RunName::stored("_pins/x").is_err());
+        assert_eq!(PinName::new("release-1.0").unwrap().as_str(), "release-1.0");
     }
 
     #[test]

@@ -5,15 +5,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::FormatError;
-use crate::name::{Ordinal, RunName, Step};
+use crate::name::{Ordinal, PinName, RunName, Step};
 
 /// A checkpoint as a person names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointRef {
-    /// A checkpoint of a run.
+    /// A checkpoint of a run; also of the reserved run of pins, which can be read by anybody.
     Of(RunName, Which),
-    /// A pinned checkpoint.
-    Pin(RunName),
+    /// The newest pin of this name that has not been unpinned.
+    Pin(PinName),
 }
 
 /// Which checkpoint of a run.
@@ -40,10 +40,10 @@ impl FromStr for CheckpointRef {
             FormatError::invalid("reference", text, rule)
         };
         if let Some(name) = text.strip_prefix("pin:") {
-            return Ok(Self::Pin(RunName::new(name)?));
+            return Ok(Self::Pin(PinName::new(name)?));
         }
         let Some((run, which)) = text.split_once('@') else {
-            return Ok(Self::Of(RunName::new(text)?, Which::Latest));
+            return Ok(Self::Of(RunName::stored(text)?, Which::Latest));
         };
         // A number has one spelling: parsing would also take a plus sign.
         let number = |n: &str| n.parse::<u64>().ok().filter(|_| n.starts_with(|c: char| c.is_ascii_digit()));
@@ -55,7 +55,7 @@ impl FromStr for CheckpointRef {
             Some(("max", metric)) if !metric.is_empty() => Which::Max(metric.to_owned()),
             _ => return Err(bad()),
         };
-        Ok(Self::Of(RunName::new(run)?, which))
+        Ok(Self::Of(RunName::stored(run)?, which))
     }
 }
 
@@ -86,6 +86,7 @@ mod tests {
             ("llama@min=eval/loss", "llama@min=eval/loss"),
             ("llama@max=a=b@c", "llama@max=a=b@c"),
             ("pin:release-1", "pin:release-1"),
+            ("_pins@ordinal=3", "_pins@ordinal=3"),
         ] {
             let reference: CheckpointRef = text.parse().unwrap();
             assert_eq!(reference.to_string(), printed);
@@ -107,6 +108,8 @@ mod tests {
             "a@min=",
             "pin:",
             "pin:A",
+            "pin:_x",
+            "_other@ordinal=1",
             "A",
         ];
         for bad in

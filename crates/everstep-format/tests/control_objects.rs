@@ -3,12 +3,14 @@
 
 use everstep_format::FormatError;
 use everstep_format::card::{CalledAttempt, Card, Occasion, ParentIndex, SaveId};
-use everstep_format::decision::{Abort, Decision, IndexRef, Manifest, RefsRef, Totals, Verdict};
+use everstep_format::decision::{Abort, Decision, IndexRef, Manifest, Pin, RefsRef, Totals, Verdict};
 use everstep_format::failed::Failed;
 use everstep_format::id::{AttemptId, ContentHash, RepositoryId, SessionId};
 use everstep_format::intent::{Intent, ParentRef};
+use everstep_format::lease::{Lease, LeaseEnd};
+use everstep_format::limits;
 use everstep_format::marker::Expired;
-use everstep_format::name::{Ordinal, Rank, RunName, Step};
+use everstep_format::name::{Ordinal, PinName, Rank, RunName, Step};
 use everstep_format::outcome::{Ending, Outcome};
 use everstep_format::repository::{Chunking, ChunkingOverride, RepositoryConfig, WriterMode};
 use everstep_format::sealed::SEAL_BYTES;
@@ -76,11 +78,28 @@ fn manifest() -> Manifest {
         refs: RefsRef { blake3: hash, len: 76, packs: 1 },
         owners: vec![AttemptId([1; 16]), AttemptId([2; 16])],
         rollback_to: None,
+        pin: None,
         totals: Totals::default(),
         metadata: serde_json::from_str(r#"{"loss":0.5,"note":"\u0000"}"#).unwrap(),
         created: "2026-01-02T03:04:05Z".into(),
         tool: "everstep 0.1.0".into(),
     }
+}
+
+/// A COMMIT of the reserved run.
+fn pin() -> Manifest {
+    let of = ParentRef { run: run(), ordinal: Ordinal(6), attempt: AttemptId([1; 16]) };
+    let pin = Pin { name: PinName::new("release-1").unwrap(), of };
+    Manifest { run: RunName::pins(), pin: Some(pin), ..manifest() }
+}
+
+const LEASE: AttemptId = AttemptId([9; 16]);
+
+fn lease() -> Lease {
+    let parent = ParentRef { run: run(), ordinal: Ordinal(6), attempt: AttemptId([1; 16]) };
+    let mut lease = Lease::new(LEASE, parent, 3600, "2026-01-02T03:04:05Z".into());
+    lease.holder = Some("eval".into());
+    lease
 }
 
 fn abort() -> Abort {
@@ -97,6 +116,8 @@ fn every_kind() -> Vec<(&'static str, Vec<u8>, Reader)> {
     let expired =
         Expired::new(run(), ORDINAL, "policy".into(), "2026-01-02T03:04:05Z".into()).to_bytes().unwrap();
     let mark = SessionMark::new(SESSION, run(), Ordinal(6), None).to_bytes().unwrap();
+    let pinned = Decision::commit(pin()).to_bytes(&RunName::pins(), ORDINAL).unwrap();
+    let end = LeaseEnd::new(LEASE, "closed", "2026-01-02T03:04:05Z".into()).to_bytes().unwrap();
     let read_intent: Reader = |bytes| Intent::from_bytes(bytes, &run(), ORDINAL)?.to_bytes();
     let read_decision: Reader =
         |bytes| Decision::from_bytes(bytes, &run(), ORDINAL)?.to_bytes(&run(), ORDINAL);
@@ -108,6 +129,11 @@ fn every_kind() -> Vec<(&'static str, Vec<u8>, Reader)> {
         ("fence", fence, read_intent),
         ("commit", decision, read_decision),
         ("abort", aborted, read_decision),
+        ("pin", pinned, |bytes| {
+            Decision::from_bytes(bytes, &RunName::pins(), ORDINAL)?.to_bytes(&RunName::pins(), ORDINAL)
+        }),
+        ("lease", lease().to_bytes().unwrap(), |bytes| Lease::from_bytes(bytes, LEASE)?.to_bytes()),
+        ("end of a lease", end, |bytes| LeaseEnd::from_bytes(bytes, LEASE)?.to_bytes()),
         ("expired", expired, |bytes| Expired::from_bytes(bytes, &run(), ORDINAL)?.to_bytes()),
         ("session", mark, |bytes| SessionMark::from_bytes(bytes, SESSION)?.to_bytes()),
         ("card", card().to_bytes().unwrap(), |bytes| Card::from_bytes(bytes, SAVE)?.to_bytes()),
@@ -301,4 +327,39 @@ fn chunkings_that_cannot_work_are_refused() {
         changed.chunking = chunking;
         assert!(changed.to_bytes().is_err(), "{:?}", changed.chunking);
     }
+}
+
+#[test]
+fn a_pin_has_a_name_and_an_origin_in_training_and_nothing_else_has() {
+    let read = |manifest: Manifest| {
+        let run = manifest.run.clone();
+        let bytes = Decision::commit(manifest).to_bytes(&run, ORDINAL).unwrap();
+        Decision::from_bytes(&bytes, &run, ORDINAL)
+    };
+    assert!(read(pin()).is_ok());
+    let nameless = Manifest { pin: None, ..pin() };
+    let elsewhere = Manifest { run: run(), ..pin() };
+    let mut of_a_pin = pin();
+    of_a_pin.pin.as_mut().unwrap().of.run = RunName::pins();
+    for bad in [nameless, elsewhere, of_a_pin] {
+        assert!(matches!(read(bad), Err(FormatError::Corrupt { .. })));
+    }
+}
+
+#[test]
+fn a_lease_stands_under_its_own_id_and_lives_within_bounds() {
+    let bytes = lease().to_bytes().unwrap();
+    let other = AttemptId([8; 16]);
+    assert!(matches!(Lease::from_bytes(&bytes, other), Err(FormatError::Corrupt { .. })));
+    let end = LeaseEnd::new(LEASE, "closed", String::new()).to_bytes().unwrap();
+    assert!(matches!(LeaseEnd::from_bytes(&end, other), Err(FormatError::Corrupt { .. })));
+    assert!(LeaseEnd::from_bytes(&bytes, LEASE).is_err() && Lease::from_bytes(&end, LEASE).is_err());
+    for ttl in [0, limits::LEASE_TTL_SECONDS.start() - 1, limits::LEASE_TTL_SECONDS.end() + 1] {
+        let mut bad = lease();
+        bad.ttl = ttl;
+        assert!(matches!(bad.to_bytes(), Err(FormatError::Invalid { .. })), "{ttl}");
+    }
+    let mut long = lease();
+    long.holder = Some("x".repeat(257));
+    assert!(matches!(long.to_bytes(), Err(FormatError::TooLarge { .. })));
 }

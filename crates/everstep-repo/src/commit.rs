@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use everstep_format::FormatError;
-use everstep_format::decision::{Abort, Decision, Manifest};
+use everstep_format::decision::{Abort, Decision, Manifest, Pin};
 use everstep_format::feature::{Operation, Requires};
 use everstep_format::id::AttemptId;
 use everstep_format::intent::ParentRef;
@@ -19,10 +19,28 @@ use crate::repository::rfc3339;
 use crate::session::{Attempt, CommitOutcome, Draft, Session};
 use crate::{Checkpoint, RepoError};
 
-/// What a rollback adds to a COMMIT.
+/// Why a COMMIT carries a copy of another checkpoint's index.
+#[derive(Debug, Clone)]
+pub(crate) enum Purpose {
+    /// To go back to it.
+    Rollback(ParentRef),
+    /// To keep it under a name.
+    Pin(Pin),
+}
+
+impl Purpose {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Rollback(_) => "rollback",
+            Self::Pin(_) => "pinning",
+        }
+    }
+}
+
+/// What a copy adds to a COMMIT.
 #[derive(Debug, Clone)]
 pub(crate) struct CopyOf {
-    pub(crate) target: ParentRef,
+    pub(crate) purpose: Purpose,
     /// What the copied index requires.
     pub(crate) requires: Requires,
 }
@@ -60,6 +78,12 @@ impl Session {
         // What W2 confirmed is what this session remembers, not what came back from the caller.
         let own =
             self.undecided.get(&attempt.ordinal).and_then(|own| own.attempt.as_ref()).unwrap_or(attempt);
+        let (purpose, requires) = copy_of.map(|copy| (copy.purpose, copy.requires)).unzip();
+        let (rollback_to, pin) = match purpose {
+            None => (None, None),
+            Some(Purpose::Rollback(target)) => (Some(target), None),
+            Some(Purpose::Pin(pin)) => (None, Some(pin)),
+        };
         let mut decision = Decision::commit(Manifest {
             run: self.run.clone(),
             ordinal: own.ordinal,
@@ -71,13 +95,14 @@ impl Session {
             index: draft.index,
             refs: draft.refs,
             owners: permitted_owners(own, draft.owners)?,
-            rollback_to: copy_of.as_ref().map(|copy| copy.target.clone()),
+            rollback_to,
+            pin,
             totals: draft.totals,
             metadata: draft.metadata,
             created: rfc3339(self.repository.world().as_ref()),
             tool: tool(),
         });
-        decision.requires = copy_of.map(|copy| copy.requires).unwrap_or_default();
+        decision.requires = requires.unwrap_or_default();
         Ok(decision)
     }
 

@@ -60,6 +60,19 @@ pub enum RepoError {
         /// By whom, since when, what to do.
         why: String,
     },
+    /// It is not known whether an attempt was committed.
+    #[error(
+        "it is unknown whether attempt {ordinal} of run {run} was committed ({cause}); nothing was deleted. Once the \
+         store answers again, `ckpt-inspect resolve {run}@ordinal={ordinal}` tells"
+    )]
+    Unknown {
+        /// Run.
+        run: RunName,
+        /// Ordinal.
+        ordinal: Ordinal,
+        /// The store's last answer.
+        cause: StoreError,
+    },
     /// The store's create is not atomic, or a repository is already there, or an option is missing.
     #[error("{0}")]
     Refused(String),

@@ -239,10 +239,10 @@ pub fn nothing_is_undecided_below_a_settled_fence(history: &History) -> Vec<Find
         .collect()
 }
 
-/// Retention never expires the newest COMMIT of a run.
+/// Retention never expires the newest COMMIT of a run; in the run of pins any one may be unpinned.
 pub fn the_newest_commit_is_not_expired(history: &History) -> Vec<Finding> {
     let newest = history.commits().next_back().map(|(ordinal, _)| ordinal);
-    let expired = newest.filter(|ordinal| history.expired.contains(ordinal));
+    let expired = newest.filter(|ordinal| history.expired.contains(ordinal) && !history.run.is_pins());
     let what = "it is the newest COMMIT of its run, yet it is expired";
     let judge = |ordinal| history.finding(ordinal, "the_newest_commit_is_not_expired", what.to_owned());
     expired.map(judge).into_iter().collect()

@@ -131,7 +131,7 @@ impl Repository {
         &self.cache
     }
 
-    /// The runs, in name order. Lists the keys of every attempt: some 1,000 of them per request.
+    /// The runs of training, in name order. Lists the keys of every attempt: some 1,000 of them per request.
     ///
     /// # Errors
     /// [`RepoError::Store`].
@@ -139,7 +139,7 @@ impl Repository {
         let mut runs = Vec::new();
         for object in list_all(self.store.as_ref(), &Prefix::runs()).await? {
             let Some(StoredKind::Intent(run, _)) = object.key.kind() else { continue };
-            if runs.last() != Some(&run) {
+            if runs.last() != Some(&run) && !run.is_pins() {
                 runs.push(run);
             }
         }
@@ -188,7 +188,7 @@ impl Repository {
     }
 
     /// Puts the expired marker beside a checkpoint; one that is there already is fine. Refused for the newest
-    /// checkpoint of a run.
+    /// checkpoint of a run, unless it is a pin.
     ///
     /// # Errors
     /// [`RepoError::Refused`], [`RepoError::Incomplete`].
@@ -197,6 +197,9 @@ impl Repository {
             Err(RepoError::Expired { .. }) => return Ok(()),
             other => other?,
         };
+        if run.is_pins() {
+            return self.mark_expired(run, ordinal, reason).await;
+        }
         // A newer COMMIT, once there, stays: whatever happens meanwhile, this one is never again the newest.
         let newest = self.latest(run).await?.map(|checkpoint| checkpoint.manifest.ordinal);
         if newest <= Some(ordinal) {

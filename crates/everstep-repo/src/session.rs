@@ -15,6 +15,7 @@ use everstep_format::session::SessionMark;
 use everstep_store::{Class, StoreError};
 
 use crate::beat::Beat;
+use crate::commit::Purpose;
 use crate::register::Registered;
 use crate::{Checkpoint, RepoError, Repository, Ticket};
 
@@ -221,7 +222,7 @@ impl Session {
     /// # Errors
     /// [`RepoError::Expired`] when `target` was dropped at W2.
     pub async fn rollback(&mut self, target: &Checkpoint) -> Result<CommitOutcome, RepoError> {
-        self.copy_of(target).await
+        self.copy_of(target, Purpose::Rollback(target.as_parent())).await
     }
 
     /// Ends the session: ABORT "closed" on its open attempts, then on its fence, then a closing mark, so that

@@ -24,8 +24,8 @@ pub enum SaveError {
     Conflict(RepoError),
     /// The store gave no answer to the commit that can be trusted. The checkpoint may exist; nothing was deleted.
     #[error(
-        "it is unknown whether checkpoint {ordinal} of run {run} was committed ({cause}); list the run once the store \
-         answers again"
+        "it is unknown whether checkpoint {ordinal} of run {run} was committed ({cause}); once the store answers again, \
+         `ckpt-inspect resolve {run}@ordinal={ordinal}` tells"
     )]
     Unknown {
         /// Run.

@@ -1,5 +1,5 @@
 //! An eager garbage collector for the simulation: G1 to G5 of the protocol in their plainest form, so that whatever the
-//! writers' rules fail to protect is really gone. It knows few writers per attempt and no leases.
+//! writers' and readers' rules fail to protect is really gone. It knows few writers per attempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -9,6 +9,7 @@ use everstep_format::decision::{Abort, Decision, Manifest, Verdict};
 use everstep_format::id::AttemptId;
 use everstep_format::intent::{Intent, IntentKind, ParentRef};
 use everstep_format::key::{Key, Prefix, StoredKind};
+use everstep_format::lease::{Lease, LeaseEnd};
 use everstep_format::name::{Ordinal, Rank, RunName};
 use everstep_format::refs::Refs;
 use everstep_store::{Span, Store, StoreError, StoreErrorKind, list_all};
@@ -63,6 +64,29 @@ pub async fn abort_idle(store: &dyn Store, now: SystemTime, age: Duration) -> Re
     Ok(aborted)
 }
 
+/// Ends leases that showed no life for their time to live (G0), by the store's clock.
+///
+/// # Errors
+/// [`Stopped`].
+pub async fn end_silent_leases(store: &dyn Store, now: SystemTime) -> Result<u32, Stopped> {
+    let signs: BTreeMap<Key, SystemTime> =
+        list_all(store, &Prefix::alive()).await?.into_iter().map(|sign| (sign.key, sign.modified)).collect();
+    let mut ended = 0;
+    for listed in list_all(store, &Prefix::leases()).await? {
+        let Some(StoredKind::Lease(id)) = listed.key.kind() else { continue };
+        let Some(lease) = read_lease(store, id).await? else { continue };
+        let last = signs.get(&Key::alive(id)).map_or(listed.modified, |sign| listed.modified.max(*sign));
+        let silent = now.duration_since(last).unwrap_or_default();
+        if silent < Duration::from_secs(lease.ttl) || read(store, &Key::lease_end(id)).await?.is_some() {
+            continue;
+        }
+        let end = LeaseEnd::new(id, "abandoned", String::new()).to_bytes()?;
+        store.create(&Key::lease_end(id), end.into()).await?;
+        ended += 1;
+    }
+    Ok(ended)
+}
+
 /// One pass; the number of objects deleted.
 ///
 /// # Errors
@@ -82,6 +106,11 @@ pub async fn collect(store: &dyn Store) -> Result<usize, Stopped> {
         if !dead.contains(&intent.attempt) {
             marks.attempt(store, &place, &intent.parents).await?;
         }
+    }
+    let leases = list_all(store, &Prefix::leases()).await?;
+    for lease in &leases {
+        let Some(StoredKind::Lease(id)) = lease.key.kind() else { continue };
+        marks.lease(store, id).await?;
     }
     let mut deleted = 0;
     for attempt in dead.intersection(&saves) {
@@ -145,6 +174,17 @@ impl Marks {
         }
         Ok(())
     }
+
+    /// G3 for one lease: first its parent's refs, then its end.
+    async fn lease(&mut self, store: &dyn Store, id: AttemptId) -> Result<(), Stopped> {
+        let Some(lease) = read_lease(store, id).await? else { return Ok(()) };
+        let packs = parent_packs(store, &lease.parent).await?;
+        if read(store, &Key::lease_end(id)).await?.is_none() {
+            self.packs.extend(packs);
+            self.parents.insert(lease.parent.attempt);
+        }
+        Ok(())
+    }
 }
 
 async fn parent_packs(store: &dyn Store, parent: &ParentRef) -> Result<Vec<Key>, Stopped> {
@@ -187,6 +227,11 @@ async fn read(store: &dyn Store, key: &Key) -> Result<Option<bytes::Bytes>, Stop
         Err(error) if error.kind == StoreErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+async fn read_lease(store: &dyn Store, id: AttemptId) -> Result<Option<Lease>, Stopped> {
+    let bytes = read(store, &Key::lease(id)).await?;
+    Ok(bytes.map(|bytes| Lease::from_bytes(&bytes, id)).transpose()?)
 }
 
 async fn read_intent(store: &dyn Store, (run, ordinal): &Place) -> Result<Intent, Stopped> {

@@ -223,14 +223,15 @@ impl Objects {
         let kind = key.kind();
         let advisory = matches!(kind, Some(StoredKind::Session(_) | StoredKind::Alive(_)));
         let other = self.stored.get(key).is_some_and(|old| old.bytes != *body);
-        if is_register(kind.as_ref()) || (other && !advisory) {
+        if is_register(kind.as_ref()) || is_lease(kind.as_ref()) || (other && !advisory) {
             self.offences.push(format!("process {} overwrote {key}", caller.process.0));
         }
     }
 
     fn judge_delete(&mut self, key: &Key, caller: Caller) {
         let kind = key.kind();
-        let data = matches!(kind, Some(StoredKind::Pack(_) | StoredKind::Index(..) | StoredKind::Refs(..)));
+        let data = is_lease(kind.as_ref())
+            || matches!(kind, Some(StoredKind::Pack(_) | StoredKind::Index(..) | StoredKind::Refs(..)));
         let permitted = self.collectors.contains(&caller.process);
         if is_register(kind.as_ref()) || (data && !permitted) {
             self.offences.push(format!("process {} deleted {key}", caller.process.0));
@@ -241,6 +242,10 @@ impl Objects {
 fn is_register(kind: Option<&StoredKind>) -> bool {
     use StoredKind::{Decision, Expired, Intent, Repository};
     matches!(kind, Some(Repository | Intent(..) | Decision(..) | Expired(..)))
+}
+
+fn is_lease(kind: Option<&StoredKind>) -> bool {
+    matches!(kind, Some(StoredKind::Lease(_) | StoredKind::LeaseEnd(_)))
 }
 
 fn range_within(start: u64, len: u64, whole: usize) -> Option<std::ops::Range<usize>> {

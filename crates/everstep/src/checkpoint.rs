@@ -25,6 +25,10 @@ impl Checkpoint {
         Self { repository, reader, inner }
     }
 
+    pub(crate) fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }

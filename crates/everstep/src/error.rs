@@ -144,6 +144,7 @@ fn kind_of_repo(error: &RepoError) -> ErrorKind {
         RepoError::Incomplete { .. } => ErrorKind::Incomplete,
         RepoError::Expired { .. } => ErrorKind::Expired,
         RepoError::Conflict { .. } | RepoError::Refused(_) => ErrorKind::Conflict,
+        RepoError::Unknown { .. } => ErrorKind::OutcomeUnknown,
         _ => ErrorKind::Unreachable,
     }
 }

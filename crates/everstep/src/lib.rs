@@ -44,14 +44,17 @@
 
 mod checkpoint;
 mod error;
+mod lease;
 mod member;
 mod options;
+mod pins;
 mod progress;
 mod repository;
 mod run;
 
 pub use checkpoint::Checkpoint;
 pub use error::{Error, ErrorKind};
+pub use lease::Lease;
 pub use member::Member;
 pub use options::Options;
 pub use progress::Progress;
@@ -64,12 +67,14 @@ pub use everstep_format::bounds::Bounds;
 pub use everstep_format::decision::Manifest;
 pub use everstep_format::dtype::Dtype;
 pub use everstep_format::id::{AttemptId, ChunkId, SessionId};
-pub use everstep_format::name::{Ordinal, Rank, RunName, Step};
+pub use everstep_format::name::{Ordinal, PinName, Rank, RunName, Step};
 pub use everstep_format::pattern::Pattern;
 pub use everstep_format::reference::CheckpointRef;
 pub use everstep_format::repository::Chunking;
 pub use everstep_format::value::Value;
-pub use everstep_repo::{AttemptState, InitOptions, MemoryRendezvous, Rendezvous, Takeover, rendezvous};
+pub use everstep_repo::{
+    AttemptState, InitOptions, MemoryRendezvous, Pinned, Pins, Rendezvous, Takeover, rendezvous,
+};
 pub use everstep_restore::{
     Content as StoredContent, Entry, RestoreOptions, RestoreReport, Selection, Target,
 };

@@ -54,6 +54,26 @@ impl Run {
         Ok(latest.map(|checkpoint| Checkpoint::new(self.repository.clone(), checkpoint)))
     }
 
+    /// Waits for a checkpoint newer than `after` (for any, when that is `None`) and gives the newest; `None` when `timeout`
+    /// is over first. Needs Get and List alone. Each look takes one GET, and one for each attempt that is being saved;
+    /// looks are 1 to 15 s apart.
+    ///
+    /// # Errors
+    /// `NotFound` when time is over and there is no such run; `InvalidArgument` when `after` is of another run;
+    /// `Unreachable`, `Corrupt`.
+    pub fn wait(&self, after: Option<&Checkpoint>, timeout: Duration) -> Result<Option<Checkpoint>, Error> {
+        if let Some(other) = after.map(|after| &after.manifest().run).filter(|run| **run != self.name) {
+            return Err(Error::invalid(format!(
+                "cannot wait in run {} for news after run {other}",
+                self.name
+            )));
+        }
+        let after = after.map(|after| after.manifest().ordinal);
+        let news = self.repository.inner.wait(&self.name, after, timeout);
+        let news = self.repository.engine.runtime.block_on(news)?;
+        Ok(news.map(|checkpoint| Checkpoint::new(self.repository.clone(), checkpoint)))
+    }
+
     /// The checkpoint with exactly this ordinal.
     ///
     /// # Errors

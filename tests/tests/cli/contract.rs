@@ -121,7 +121,10 @@ fn every_verb_explains_itself() {
     let tool = Tool::new();
     let help = tool.run(&["--help"]);
     help.expect_code(0);
-    for verb in ["init", "import", "ls", "show", "tensors", "verify", "export"] {
+    for verb in [
+        "init", "import", "ls", "show", "tensors", "verify", "export", "cat", "pin", "unpin", "pins",
+        "resolve",
+    ] {
         assert!(help.stdout.contains(verb));
         assert!(tool.run(&[verb, "--help"]).expect_code(0).stdout.contains("Usage"));
     }

@@ -74,7 +74,7 @@ impl Tool {
 }
 
 impl Answer {
-    fn of(output: Output, args: &[&str]) -> Self {
+    pub(crate) fn of(output: Output, args: &[&str]) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
         let answer = Self {
             code: output.status.code().unwrap_or(-1),

@@ -8,11 +8,11 @@ use everstep_check::{CheckOptions, Finding, Report};
 use everstep_format::bounds::Bounds;
 use everstep_format::dtype::Dtype;
 use everstep_format::key::{Key, Prefix, StoredKind};
-use everstep_format::name::{Ordinal, RunName};
+use everstep_format::name::{Ordinal, PinName, RunName};
 use everstep_format::repository::Chunking;
 use everstep_format::row::{Kind, Row};
 use everstep_format::value::Value;
-use everstep_repo::{Checkpoint, IndexReader, InitOptions, OpenOptions, RepoError, Repository};
+use everstep_repo::{Checkpoint, IndexReader, InitOptions, LeaseOptions, OpenOptions, RepoError, Repository};
 use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Selection, Settings, Target, Tools};
 use everstep_save::{Content, Engine, ObjectEntry, Replicas, SaveCache, SaveOptions, Shard, Source, State};
 use everstep_store::{Class, MemoryStore, Span, Store, SystemWorld, list_all};
@@ -144,7 +144,12 @@ impl Image {
     /// fence, which is ABORT by definition.
     pub(crate) fn may_vanish(&self, key: &str) -> bool {
         match Key::listed(key).unwrap().kind() {
-            Some(StoredKind::Session(_) | StoredKind::Alive(_)) => true,
+            Some(
+                StoredKind::Session(_)
+                | StoredKind::Alive(_)
+                | StoredKind::Lease(_)
+                | StoredKind::LeaseEnd(_),
+            ) => true,
             Some(StoredKind::Decision(run, ordinal)) => {
                 let committed = |point: &Point| {
                     let manifest = &point.checkpoint.manifest;
@@ -307,7 +312,24 @@ pub(crate) async fn objects(store: &dyn Store) -> BTreeMap<String, Bytes> {
     objects
 }
 
-/// Two runs; in one, checkpoints that share chunks. Each run is opened once more at the end, so that every decision
+/// Pins a checkpoint; what is pinned is a checkpoint like any other.
+async fn pinned(
+    repository: &Repository,
+    (checkpoint, contents): &(Checkpoint, Contents),
+) -> (Checkpoint, Contents) {
+    let name = PinName::new("release").unwrap();
+    let pinned = repository.pin(&name, checkpoint).await.unwrap();
+    repository.open_session(&RunName::pins(), OpenOptions::default()).await.unwrap().close().await.unwrap();
+    (pinned.checkpoint, contents.clone())
+}
+
+/// One lease that counts, and one that has ended.
+async fn lease(repository: &Repository, checkpoint: &Checkpoint) {
+    repository.lease(checkpoint, LeaseOptions::default()).await.unwrap().end().await.unwrap();
+    drop(repository.lease(checkpoint, LeaseOptions::default()).await.unwrap());
+}
+
+/// Two runs, a pin and leases; in one run, checkpoints that share chunks. Each run is opened once more at the end, so that every decision
 /// below that fence is known to have been made.
 async fn build() -> Image {
     let repository = empty().await;
@@ -317,6 +339,8 @@ async fn build() -> Image {
     for run in ["run", "other"] {
         train(&repository, run, &[]).await;
     }
+    saved.push(pinned(&repository, &saved[1]).await);
+    lease(&repository, &saved[0].0).await;
     let mut points = Vec::new();
     for (checkpoint, expected) in saved {
         let rows = IndexReader::new(repository.store().clone(), checkpoint.clone()).all().await.unwrap();

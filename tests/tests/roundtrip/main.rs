@@ -4,6 +4,7 @@ mod any;
 mod bits;
 mod cases;
 mod fixture;
+mod following;
 mod ranks;
 
 use everstep_restore::{RestoreOptions, Target};

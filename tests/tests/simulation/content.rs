@@ -1,12 +1,14 @@
 //! What a simulated trainer trains: a few small tensors, each of which is a function of a random version.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use everstep_format::bounds::Bounds;
 use everstep_format::dtype::Dtype;
 use everstep_format::name::Ordinal;
 use everstep_format::value::Value;
 use everstep_repo::Checkpoint;
-use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Target};
+use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Selection, Target};
 use everstep_save::{Content, ObjectEntry, Replicas, Shard, Source, State};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -145,16 +147,29 @@ pub(crate) enum Loaded {
 
 /// Restores `checkpoint` by the real code and compares every byte.
 pub(crate) async fn load(site: &Site, checkpoint: &Checkpoint) -> Loaded {
+    load_slowly(site, checkpoint, Duration::ZERO).await
+}
+
+/// As [`load`], with pauses of up to `pause` after the index and after the tensors, so that much can happen in mid-read.
+pub(crate) async fn load_slowly(site: &Site, checkpoint: &Checkpoint, pause: Duration) -> Loaded {
     let expected = Weights::claimed(checkpoint);
-    match read(site, checkpoint).await {
+    match read(site, checkpoint, pause).await {
         Err(error) => Loaded::Failed(error),
         Ok((bytes, epoch)) if bytes == expected.bytes() && epoch == expected.epoch => Loaded::Whole(expected),
         Ok(_) => Loaded::Wrong(describe(checkpoint)),
     }
 }
 
-async fn read(site: &Site, checkpoint: &Checkpoint) -> Result<(Vec<Vec<u8>>, u64), RestoreError> {
+async fn read(
+    site: &Site,
+    checkpoint: &Checkpoint,
+    pause: Duration,
+) -> Result<(Vec<Vec<u8>>, u64), RestoreError> {
     let reader = CheckpointReader::new(&site.repository, checkpoint.clone());
+    if !pause.is_zero() {
+        reader.entries(&Selection::all()).await?;
+        site.cluster.pause(pause).await;
+    }
     let mut buffers: Vec<Vec<u8>> = TENSORS.iter().map(|tensor| vec![0; len(tensor)]).collect();
     let targets = TENSORS.iter().zip(&mut buffers).map(|((name, dtype, shape), into)| Target {
         name: (*name).to_owned(),
@@ -166,6 +181,9 @@ async fn read(site: &Site, checkpoint: &Checkpoint) -> Result<(Vec<Vec<u8>>, u64
     let tools = site.restore_tools();
     let options = RestoreOptions::default();
     everstep_restore::restore(&reader, targets.collect(), &options, &tools).await?;
+    if !pause.is_zero() {
+        site.cluster.pause(pause).await;
+    }
     let epoch = match reader.object("epoch", None, &tools).await? {
         everstep_restore::Content::Value(Value::Int(epoch)) => epoch.cast_unsigned(),
         other => panic!("the epoch was saved as an integer and is now {other:?}"),

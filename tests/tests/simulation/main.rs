@@ -4,6 +4,7 @@
 
 mod content;
 mod crew;
+mod keepers;
 mod oracle;
 mod others;
 mod scenario;
@@ -21,6 +22,8 @@ use scenario::{Outcome, Play, play};
 use site::Tally;
 
 const SEEDS: u64 = 2400;
+/// Seeds of the scenario of readers and operators.
+const KEEPER_SEEDS: u64 = 60;
 /// Seeds within which a lie of the store must show.
 const MOST_LIES: u64 = 1000;
 const REPLAY: &str = "cargo test --workspace --test simulation -- --nocapture";
@@ -97,6 +100,47 @@ fn every_seed_keeps_what_was_committed() {
             "in {seeds} seeds there were no {what}: the simulation shows too little"
         );
     }
+}
+
+/// Plays seeds with readers and operators beside a trainer; each must be sound.
+fn keep_all(seeds: std::ops::Range<u64>) -> keepers::Kept {
+    let mut sum = keepers::Kept::default();
+    for seed in seeds {
+        let kept = keepers::play(seed, Lie::None, own_pool());
+        assert!(
+            kept.wrong.is_empty(),
+            "seed {seed}:\n    {}\nreplay it with: EVERSTEP_SEED={seed} {REPLAY}",
+            kept.wrong.join("\n    ")
+        );
+        sum.add(&kept);
+    }
+    sum
+}
+
+#[test]
+fn followers_leases_and_pins_keep_what_they_promise_while_checkpoints_expire() {
+    if let Some(seed) = number("EVERSTEP_SEED") {
+        eprintln!("{:#?}", keep_all(seed..seed + 1));
+        return;
+    }
+    let seeds = number("EVERSTEP_SEEDS").unwrap_or(KEEPER_SEEDS);
+    let kept = keep_all(0..seeds);
+    eprintln!("simulation: {seeds} seeds of readers and operators");
+    for (what, count) in kept.named() {
+        eprintln!("    {count:8} {what}");
+        assert!(count > 0, "in {seeds} seeds there were no {what}: the simulation shows too little");
+    }
+}
+
+#[test]
+fn a_lease_whose_reader_does_not_see_markers_is_found_out() {
+    let sign = "is missing, although";
+    let shows = |seed: &u64| {
+        let kept = keepers::play(*seed, Lie::NoMarkers, own_pool());
+        kept.wrong.iter().any(|wrong| wrong.contains(sign))
+    };
+    let seed = (0..MOST_LIES).find(shows).expect("the lie shows");
+    eprintln!("simulation: leases without L2 show in seed {seed}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::trainer::Job;
 use crate::{crew, oracle, others, trainer};
 
 /// Longer than any request can be late.
-const AFTERMATH: Duration = Duration::from_secs(3 * 3600);
+pub(crate) const AFTERMATH: Duration = Duration::from_secs(3 * 3600);
 
 /// What one seed showed.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ async fn finish(cluster: &Cluster, trace: bool) -> Outcome {
 }
 
 /// Without the probe, which has its own tests and needs some fifty calls.
-async fn create_repository(cluster: &Cluster) {
+pub(crate) async fn create_repository(cluster: &Cluster) {
     let chunking = Chunking { block_elements: BLOCK_ELEMENTS, ..Chunking::default() };
     let id = RepositoryId([7; 16]);
     let config =
@@ -122,7 +122,7 @@ fn start_others(cluster: &Cluster, stop: &others::Stop) -> Vec<oneshot::Receiver
     ]
 }
 
-fn with_link<F>(cluster: &Cluster, life: impl FnOnce(Link) -> F) -> oneshot::Receiver<()>
+pub(crate) fn with_link<F>(cluster: &Cluster, life: impl FnOnce(Link) -> F) -> oneshot::Receiver<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -131,7 +131,7 @@ where
 }
 
 /// Starts a process; the receiver hears of its end, or is cancelled by its death.
-fn start(
+pub(crate) fn start(
     cluster: &Cluster,
     link: Link,
     life: impl Future<Output = ()> + Send + 'static,
@@ -147,7 +147,7 @@ fn start(
 }
 
 /// A new process with a connection of its own kind.
-fn link(cluster: &Cluster) -> Link {
+pub(crate) fn link(cluster: &Cluster) -> Link {
     let process = cluster.room.process();
     let (weather, tries) = cluster.room.draw(|rng| {
         let worst = [0, 10, 40, 120][rng.random_range(0..4)];

@@ -1,12 +1,13 @@
 //! What one simulated process has: its connection, its repository, its threads, and the ledger it reports to.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everstep_format::name::{Ordinal, RunName};
 use everstep_repo::{RepoError, Repository};
-use everstep_sim::{Lie, Process, Room, SimStore, SimWorld, Weather};
-use everstep_store::{Counts, Retry, RetryPolicy, World};
+use everstep_sim::{Lie, Process, ReadOnly, Room, SimStore, SimWorld, Weather};
+use everstep_store::{Counts, Retry, RetryPolicy, Store, World};
 use rayon::ThreadPool;
 
 /// Who shares the simulated repository.
@@ -138,11 +139,22 @@ impl Tally {
 impl Cluster {
     /// Opens the repository as `link.process`.
     pub(crate) async fn join(&self, link: Link) -> Result<Site, RepoError> {
-        let Link { process, weather, tries, lie } = link;
+        let connection = self.store.connect(link.process, link.weather).lying(link.lie);
+        self.join_by(link, connection).await
+    }
+
+    /// As [`Cluster::join`], with Get and List alone; the number counts calls that were refused.
+    pub(crate) async fn join_reading(&self, link: Link) -> Result<(Site, Arc<AtomicU64>), RepoError> {
+        let connection = ReadOnly::new(self.store.connect(link.process, link.weather).lying(link.lie));
+        let refusals = connection.refusals();
+        Ok((self.join_by(link, connection).await?, refusals))
+    }
+
+    async fn join_by(&self, link: Link, connection: impl Store) -> Result<Site, RepoError> {
+        let Link { process, tries, .. } = link;
         let world: Arc<dyn World> = Arc::new(SimWorld::new(&self.room, process));
         let policy =
             RetryPolicy { attempts: tries, budget: Duration::from_secs(120), ..RetryPolicy::default() };
-        let connection = self.store.connect(process, weather).lying(lie);
         let store = Arc::new(Retry::new(connection, policy, Arc::clone(&world), Arc::new(Counts::default())));
         let repository = Repository::open(store, world).await?;
         Ok(Site { cluster: self.clone(), repository })

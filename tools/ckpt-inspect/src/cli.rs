@@ -9,7 +9,7 @@ URL names a repository: s3://bucket/prefix, file:///path or a plain path.
 With EVERSTEP_REPOSITORY set, URL may be left out.
 
 REF names a checkpoint: RUN (its latest), RUN@latest, RUN@step=N, RUN@ordinal=K,
-RUN@min=METRIC or RUN@max=METRIC.
+RUN@min=METRIC, RUN@max=METRIC or pin:NAME.
 
 Exit status: 0 fine, 1 damage found, 2 usage, 3 store unreachable or access denied,
 4 not found, 5 refused (conflict, takeover, unsupported version), 6 outcome unknown,
@@ -71,6 +71,16 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Write a checkpoint's tensors to a safetensors file
     Export(ExportArgs),
+    /// Print a tensor, or a box of it, with statistics; or an object
+    Cat(CatArgs),
+    /// Keep a checkpoint under a name, whatever becomes of it in its run
+    Pin(PinArgs),
+    /// Give a pin up
+    Unpin(UnpinArgs),
+    /// List the pins
+    Pins(PinsArgs),
+    /// Find out what became of an attempt whose outcome was unknown, and settle it if nobody else does
+    Resolve(ResolveArgs),
 }
 
 /// `init`
@@ -187,4 +197,108 @@ pub(crate) struct ExportArgs {
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
+}
+
+const CAT_HELP: &str = "\
+A slice is written as in Python: A:B, A:, :B, : or a single index for each dimension,
+negative ones from the end, `...` for the dimensions in between; what is left out at the end
+is taken whole. Steps are not supported.
+  ckpt-inspect cat runs/ gpt layers.0.weight --slice 0:8,:
+  ckpt-inspect cat runs/ gpt@step=1000 embed.weight --slice ...,-1
+Only the chunks that the slice touches are read, and every one is verified. Two 4-bit
+elements share a byte: a slice that would cut a pair is refused.
+
+Values are exact: floats are shown by the shortest digits that give the same value back, NaN
+and -0.0 as they are. Up to 1,000 elements are shown whole, of more the edges. Minimum,
+maximum, mean and standard deviation are of the finite elements; NaN and infinities are
+counted apart.
+
+An object is shown like JSON, with what JSON lacks: (tuples), b\"bytes\", nan, keys that are
+no text.";
+
+/// `cat`
+#[derive(Debug, Args)]
+#[command(override_usage = "ckpt-inspect cat [OPTIONS] [URL] <REF> <TENSOR>", after_help = CAT_HELP)]
+pub(crate) struct CatArgs {
+    /// Repository, the checkpoint, and the name of a tensor or object in it
+    #[arg(value_names = ["URL", "REF", "TENSOR"], num_args = 2..=3, required = true)]
+    pub(crate) place: Vec<String>,
+    /// Only this part of the tensor, e.g. `0:8,:`
+    #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
+    pub(crate) slice: Option<String>,
+    /// The object of this rank, when each rank has its own
+    #[arg(long, value_name = "RANK")]
+    pub(crate) rank: Option<u32>,
+    /// Write the bytes themselves to stdout, row-major and little-endian, and nothing else; not to a terminal
+    #[arg(long)]
+    pub(crate) raw: bool,
+}
+
+const PIN_HELP: &str = "\
+A pin is a checkpoint of its own that shares every chunk: nothing but an index is stored. It
+is called pin:NAME wherever a checkpoint is named, can be exported, and be a parent of another
+run (`import --parent pin:NAME`). It stays when the checkpoint expires in its run, until
+`unpin` gives it up. A name that is taken is refused; pinning the same checkpoint by the same
+name again changes nothing.";
+
+/// `pin`
+#[derive(Debug, Args)]
+#[command(override_usage = "ckpt-inspect pin [OPTIONS] [URL] <REF> <NAME>", after_help = PIN_HELP)]
+pub(crate) struct PinArgs {
+    /// Repository, the checkpoint, and a name by the rule of run names: a-z 0-9 . _ -
+    #[arg(value_names = ["URL", "REF", "NAME"], num_args = 2..=3, required = true)]
+    pub(crate) place: Vec<String>,
+}
+
+const UNPIN_HELP: &str = "\
+Shows what the pin keeps, asks, and expires it. This cannot be undone: the next garbage
+collection deletes what nothing else keeps. A checkpoint that is still there in its own run
+stays there, and can be pinned again.";
+
+/// `unpin`
+#[derive(Debug, Args)]
+#[command(override_usage = "ckpt-inspect unpin [OPTIONS] [URL] <NAME>", after_help = UNPIN_HELP)]
+pub(crate) struct UnpinArgs {
+    /// Repository, then the name of the pin
+    #[arg(value_names = ["URL", "NAME"], num_args = 1..=2, required = true)]
+    pub(crate) place: Vec<String>,
+    /// Do not ask (needed without a terminal, and with --json)
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// `pins`
+#[derive(Debug, Args)]
+pub(crate) struct PinsArgs {
+    /// Repository
+    #[arg(value_name = "URL", env = "EVERSTEP_REPOSITORY")]
+    pub(crate) url: String,
+}
+
+const RESOLVE_HELP: &str = "\
+A save whose commit got no answer that can be trusted exits with 6 and names its attempt;
+this tells what became of it:
+  COMMIT     it is a checkpoint (exit 0; also when it has expired since)
+  ABORT      it is not, and never will be (exit 0)
+  undecided  nobody has decided it: its commit may still arrive (exit 6)
+While the store does not let the answer be read, the exit status stays 6. Nothing is changed.
+
+With --abort an undecided attempt is settled: an ABORT is put where no decision is. If its
+COMMIT arrives first, that stands; if it arrives later, it is refused, and a save that still
+runs fails with a conflict. Opening the run for writing (`import`) settles what earlier
+sessions left as well.";
+
+/// `resolve`
+#[derive(Debug, Args)]
+#[command(override_usage = "ckpt-inspect resolve [OPTIONS] [URL] <RUN@ordinal=K>", after_help = RESOLVE_HELP)]
+pub(crate) struct ResolveArgs {
+    /// Repository, then the attempt
+    #[arg(value_names = ["URL", "RUN@ordinal=K"], num_args = 1..=2, required = true)]
+    pub(crate) place: Vec<String>,
+    /// Settle an undecided attempt as ABORT
+    #[arg(long)]
+    pub(crate) abort: bool,
+    /// With --abort: do not ask (needed without a terminal, and with --json)
+    #[arg(long, requires = "abort")]
+    pub(crate) yes: bool,
 }

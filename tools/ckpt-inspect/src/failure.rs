@@ -20,6 +20,11 @@ impl Failure {
         Self { kind: "usage", message, exit: 2 }
     }
 
+    /// Somebody was asked and did not agree.
+    pub(crate) fn declined() -> Self {
+        Self { kind: "declined", message: "nothing was changed".to_owned(), exit: 5 }
+    }
+
     /// A local file could not be read or written.
     pub(crate) fn file(path: &std::path::Path, doing: &str, error: &std::io::Error) -> Self {
         let exit = if error.kind() == std::io::ErrorKind::NotFound { 4 } else { 3 };

@@ -2,12 +2,15 @@
 
 mod cli;
 mod commands;
+mod consent;
 mod failure;
 mod output;
 mod place;
 mod progress;
 mod safetensors_file;
 mod safetensors_header;
+mod tensor;
+mod value;
 
 use std::process::ExitCode;
 
@@ -41,6 +44,11 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Tensors(args) => commands::tensors::run(&context, &args),
         Command::Verify(args) => commands::verify::run(&context, &args),
         Command::Export(args) => commands::export::run(&context, &args),
+        Command::Cat(args) => commands::cat::run(&context, &args),
+        Command::Pin(args) => commands::pin::run(&context, &args),
+        Command::Unpin(args) => commands::unpin::run(&context, &args),
+        Command::Pins(args) => commands::pins::run(&context, &args),
+        Command::Resolve(args) => commands::resolve::run(&context, &args),
     }
 }
 

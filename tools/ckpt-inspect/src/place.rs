@@ -24,6 +24,15 @@ impl Place {
         }
     }
 
+    /// Of `given`, two or three arguments of which the last two must be there in the end.
+    pub(crate) fn with_two(given: &[String], names: &str) -> Result<(String, [String; 2]), Failure> {
+        match (given, default_url()) {
+            ([url, one, two], _) => Ok((url.clone(), [one.clone(), two.clone()])),
+            ([one, two], Some(url)) => Ok((url, [one.clone(), two.clone()])),
+            _ => Err(Failure::usage(&format!("give URL {names}, or set {VARIABLE} and give {names} alone"))),
+        }
+    }
+
     /// Of `given`, up to two arguments that may all be left out.
     pub(crate) fn optional(given: &[String]) -> Result<Self, Failure> {
         Self::optional_with(given, default_url())

@@ -75,7 +75,7 @@ fn c27_strays_stand_for_nothing() {
         "runs/a/intents/18446744073709551615".to_owned(),
         "runs/a/intents/00000000000000000001/x".to_owned(),
         "runs/a/intents/00000000000000000001-1".to_owned(),
-        "runs/_pins/intents/00000000000000000001".to_owned(),
+        "runs/_other/intents/00000000000000000001".to_owned(),
         "runs/a/intents/000000000000000000+1".to_owned(),
         format!("index/{id}/part-0.parquet"),
         format!("index/{id}/part-01-{}.parquet", "01".repeat(32)),

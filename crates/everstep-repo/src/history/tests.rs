@@ -29,6 +29,7 @@ fn manifest(ordinal: u64) -> Manifest {
         refs: RefsRef { blake3: hash, len: 0, packs: 0 },
         owners: Vec::new(),
         rollback_to: None,
+        pin: None,
         totals: Totals::default(),
         metadata: serde_json::Map::new(),
         created: String::new(),

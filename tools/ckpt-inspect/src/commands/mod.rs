@@ -1,11 +1,16 @@
 //! One file per command. A command opens what it needs, asks the library, and prints.
 
+pub(crate) mod cat;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod ls;
+pub(crate) mod pin;
+pub(crate) mod pins;
+pub(crate) mod resolve;
 pub(crate) mod show;
 pub(crate) mod tensors;
+pub(crate) mod unpin;
 pub(crate) mod verify;
 
 use everstep::{Checkpoint, CheckpointRef, Options, Ordinal, Pattern, Repository, Selection};

@@ -30,6 +30,9 @@ pub(crate) fn run(context: &Context, args: &RefArgs) -> Result<ExitCode, Failure
 fn print(manifest: &Manifest) {
     let totals = &manifest.totals;
     let saved = 100.0 - percent(totals.new_stored_bytes, totals.raw_bytes);
+    if let Some(pin) = &manifest.pin {
+        say!("pin:{}, which keeps {}", pin.name, parent(&pin.of));
+    }
     fields(&[
         ("checkpoint", format!("{}@ordinal={}", manifest.run, manifest.ordinal)),
         ("step", manifest.step.to_string()),

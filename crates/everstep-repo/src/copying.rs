@@ -1,33 +1,42 @@
-//! A deliberate rollback: an ordinary attempt whose COMMIT carries a copy of an older checkpoint's index.
+//! Rollbacks and pins: ordinary attempts whose COMMIT carries a copy of another checkpoint's index.
 
 use everstep_format::decision::{Manifest, Totals};
-use everstep_format::feature::Operation;
+use everstep_format::feature::{Operation, Requires};
 use everstep_format::id::ContentHash;
 use everstep_format::key::Key;
 use everstep_store::Class;
 use futures::future::try_join;
 
 use crate::checkpoint::explain_missing;
-use crate::commit::CopyOf;
+use crate::commit::{CopyOf, Purpose};
 use crate::reading::{check_hash, fetch};
 use crate::session::{Attempt, CommitOutcome, Draft, Session};
 use crate::{Checkpoint, RepoError};
 
 impl Session {
-    pub(crate) async fn copy_of(&mut self, target: &Checkpoint) -> Result<CommitOutcome, RepoError> {
+    /// Commits a copy of `target` as the newest checkpoint of the session's run.
+    pub(crate) async fn copy_of(
+        &mut self,
+        target: &Checkpoint,
+        purpose: Purpose,
+    ) -> Result<CommitOutcome, RepoError> {
         let Manifest { step, world_size, .. } = *target.manifest;
         let attempt = self.start_attempt(step, world_size, vec![target.clone()]).await?;
         match self.copy_index(target, &attempt).await {
-            Ok((draft, copy)) => self.decide(&attempt, draft, Some(copy)).await,
+            Ok((draft, requires)) => self.decide(&attempt, draft, Some(CopyOf { purpose, requires })).await,
             Err(error) => {
-                self.abandon(attempt, &format!("rollback failed: {error}")).await;
+                self.abandon(attempt, &format!("{} failed: {error}", purpose.name())).await;
                 Err(error)
             }
         }
     }
 
     /// Stores the index and refs of `target` under the new attempt. Packs stay where they are.
-    async fn copy_index(&self, target: &Checkpoint, attempt: &Attempt) -> Result<(Draft, CopyOf), RepoError> {
+    async fn copy_index(
+        &self,
+        target: &Checkpoint,
+        attempt: &Attempt,
+    ) -> Result<(Draft, Requires), RepoError> {
         let Manifest { run, ordinal, .. } = target.manifest.as_ref();
         if attempt.confirmed.is_empty() {
             return Err(RepoError::Expired { run: run.clone(), ordinal: *ordinal });
@@ -49,7 +58,7 @@ impl Session {
             totals: all_reused(totals),
             metadata: metadata.clone(),
         };
-        Ok((draft, CopyOf { target: target.as_parent(), requires }))
+        Ok((draft, requires))
     }
 
     async fn copy_object(
