@@ -1,8 +1,8 @@
 //! `cat`: elements, statistics, slices, objects, bytes.
 
 use everstep::{
-    Bounds, Content, Dtype, ObjectEntry, Options, Rank, Repository, Shard, Source, State, Step, Value,
-    WriterOptions,
+    Bounds, Content, Dtype, ObjectEntry, Options, Rank, Replicas, Repository, Shard, Source, State, Step,
+    Value, WriterOptions,
 };
 use serde_json::{Value as Json, json};
 
@@ -74,6 +74,7 @@ fn tool() -> Tool {
         shape: tensor.shape.clone(),
         bounds: Bounds::whole(&tensor.shape),
         alias_of: None,
+        replicas: Replicas::None,
         source: Source::Memory(&tensor.bytes),
     });
     let state = State { shards: shards.collect(), objects: objects() };
