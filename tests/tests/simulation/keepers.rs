@@ -143,8 +143,9 @@ async fn train(cluster: Cluster, link: Link) {
         saves: 5,
         goes_back: false,
         closes: true,
+        crew: 0,
     };
-    _ = trainer::run(cluster, link, job).await;
+    _ = trainer::run(cluster, link, (job, Vec::new())).await;
 }
 
 /// Expires all but the newest checkpoint, soon.
