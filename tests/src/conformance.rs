@@ -30,6 +30,7 @@ const CHECKS: &[(&str, Check)] = checks![
     a_range_is_exact,
     a_range_beyond_the_end_is_truncated,
     a_range_without_bytes_or_beyond_all_numbers_is_invalid,
+    an_object_beyond_the_limit_is_too_large,
     what_is_not_there_is_not_found_by_name,
     another_put_replaces_the_bytes,
     the_same_put_again_changes_nothing,
@@ -133,6 +134,18 @@ async fn a_range_without_bytes_or_beyond_all_numbers_is_invalid(store: SharedSto
         let error = range(&store, &key(1), start, len).await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Invalid, "{len} from {start}: {error}");
     }
+}
+
+async fn an_object_beyond_the_limit_is_too_large(store: SharedStore) {
+    put(&store, &key(1), "0123456789").await;
+    for limit in [10, 11, u64::MAX] {
+        assert_eq!(store.get(&key(1), Span::AtMost(limit)).await.unwrap().bytes, "0123456789");
+    }
+    for limit in [0, 9] {
+        let error = store.get(&key(1), Span::AtMost(limit)).await.unwrap_err();
+        assert_eq!((error.kind, error.key.as_str()), (StoreErrorKind::TooLarge, key(1).as_str()), "{error}");
+    }
+    assert_eq!(store.get(&key(2), Span::AtMost(9)).await.unwrap_err().kind, StoreErrorKind::NotFound);
 }
 
 async fn what_is_not_there_is_not_found_by_name(store: SharedStore) {

@@ -104,7 +104,7 @@ async fn rows_again(store: &dyn Store, checkpoint: &Checkpoint) -> Result<Option
     if is_expired(store, (&manifest.run, manifest.ordinal)).await? {
         return Ok(None);
     }
-    match get(store, &checkpoint.index_key(), Span::Whole).await? {
+    match get(store, &checkpoint.index_key(), Span::AtMost(manifest.index.len)).await? {
         Got::Bytes(bytes) => Ok(index::read_all(&bytes, &manifest.index).ok()),
         Got::Missing | Got::WrongSize(_) => Ok(None),
     }

@@ -38,8 +38,8 @@ pub(crate) struct Fetched {
 /// Fetches index and refs.
 pub(crate) async fn fetch(store: &dyn Store, checkpoint: Checkpoint) -> Result<Fetched, CheckError> {
     let (index_key, refs_key) = (checkpoint.index_key(), checkpoint.refs_key());
-    let index = get(store, &index_key, Span::Whole);
-    let refs = get(store, &refs_key, Span::Whole);
+    let index = get(store, &index_key, Span::AtMost(checkpoint.manifest.index.len));
+    let refs = get(store, &refs_key, Span::AtMost(checkpoint.manifest.refs.len));
     let (index, refs) = futures::future::try_join(index, refs).await?;
     let Manifest { run, ordinal, .. } = checkpoint.manifest.as_ref();
     let gone = index == Got::Missing || refs == Got::Missing;

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use everstep_format::id::AttemptId;
 use everstep_format::key::{Key, Prefix, StoredKind};
 use everstep_format::session::SessionMark;
-use everstep_store::{Listed, Span, Store};
+use everstep_store::{Listed, Store};
 
 use crate::CheckError;
 use crate::history::Standing;
 use crate::packs::Uses;
-use crate::reading::{Got, get, sides};
+use crate::reading::{Got, get_control, sides};
 use crate::report::{Finding, Hurt};
 
 /// Strays named one by one; the rest is counted.
@@ -148,13 +148,16 @@ pub(crate) async fn judge_sessions(
     let mut findings = Vec::new();
     for Listed { key, .. } in &inventory.objects {
         let Some(StoredKind::Session(session)) = key.kind() else { continue };
-        let Got::Bytes(bytes) = get(store, key, Span::Whole).await? else { continue };
-        if let Err(error) = SessionMark::from_bytes(&bytes, session) {
-            let (expected, found) = sides(&error);
-            let advice =
-                "it hurts nothing and may be deleted; but something may be damaging what this store keeps";
-            findings.push(Finding::warning(key, "it is damaged").expect(expected, found).advise(advice));
-        }
+        let (expected, found) = match get_control(store, key).await? {
+            Got::Bytes(bytes) => match SessionMark::from_bytes(&bytes, session) {
+                Err(error) => sides(&error),
+                Ok(_) => continue,
+            },
+            Got::WrongSize(found) => ("a small JSON object".to_owned(), found),
+            Got::Missing => continue,
+        };
+        let advice = "it hurts nothing and may be deleted; but something may be damaging what this store keeps";
+        findings.push(Finding::warning(key, "it is damaged").expect(expected, found).advise(advice));
     }
     Ok(findings)
 }

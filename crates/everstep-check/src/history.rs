@@ -8,11 +8,11 @@ use everstep_format::key::{Key, Prefix, StoredKind};
 use everstep_format::marker::Expired;
 use everstep_format::name::{Ordinal, RunName};
 use everstep_repo::{Checkpoint, Fate, Finding as Broken, History, RepoError, Repository};
+use everstep_store::Store;
 use everstep_store::store::list_all;
-use everstep_store::{Span, Store};
 
 use crate::CheckError;
-use crate::reading::{Got, get};
+use crate::reading::{Got, get_control};
 use crate::report::{Finding, Hurt};
 
 /// How a session says that it has ended by itself.
@@ -213,7 +213,7 @@ fn of_broken(history: &History, broken: Broken) -> Finding {
 
 async fn judge_marker(store: &dyn Store, (run, ordinal): Place<'_>) -> Result<Option<Finding>, CheckError> {
     let key = Key::expired(run, ordinal);
-    let finding = match get(store, &key, Span::Whole).await? {
+    let finding = match get_control(store, &key).await? {
         Got::Bytes(bytes) => match Expired::from_bytes(&bytes, run, ordinal) {
             Ok(_) => return Ok(None),
             Err(error) => Finding::unreadable(&key, &error),

@@ -134,7 +134,7 @@ fn judge_got(
         Got::Bytes(bytes) => judge(&bytes),
         Got::Missing => judge_listed(address, used, None).into_iter().collect(),
         Got::WrongSize(found) => {
-            let finding = Finding::damage(Key::pack(address), "it is shorter than the indexes say");
+            let finding = Finding::damage(Key::pack(address), "it has another length than the indexes say");
             vec![Blamed::pack(finding.expect(format!("{} bytes", used.len), found), *address)]
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use everstep_format::FormatError;
 use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, RunName};
+use everstep_format::{FormatError, limits};
 use everstep_store::{Span, Store, StoreError, StoreErrorKind, World};
 use tokio::sync::oneshot;
 
@@ -27,7 +27,7 @@ fn judge(read: Result<Bytes, StoreError>) -> Result<Got, CheckError> {
         Ok(bytes) => Ok(Got::Bytes(bytes)),
         Err(error) => match error.kind {
             StoreErrorKind::NotFound => Ok(Got::Missing),
-            StoreErrorKind::Truncated => Ok(Got::WrongSize(error.detail)),
+            StoreErrorKind::Truncated | StoreErrorKind::TooLarge => Ok(Got::WrongSize(error.detail)),
             _ => Err(error.into()),
         },
     }
@@ -36,6 +36,11 @@ fn judge(read: Result<Bytes, StoreError>) -> Result<Got, CheckError> {
 /// Reads bytes of an object.
 pub(crate) async fn get(store: &dyn Store, key: &Key, span: Span) -> Result<Got, CheckError> {
     judge(store.get(key, span).await.map(|object| object.bytes))
+}
+
+/// Reads a control object.
+pub(crate) async fn get_control(store: &dyn Store, key: &Key) -> Result<Got, CheckError> {
+    get(store, key, Span::AtMost(limits::JSON_BYTES)).await
 }
 
 /// Reads bytes of an object in the background, also while the caller is busy; dropping the future cancels it.
@@ -62,7 +67,7 @@ pub(crate) async fn is_expired(
     store: &dyn Store,
     (run, ordinal): (&RunName, Ordinal),
 ) -> Result<bool, CheckError> {
-    Ok(get(store, &Key::expired(run, ordinal), Span::Whole).await? != Got::Missing)
+    Ok(get_control(store, &Key::expired(run, ordinal)).await? != Got::Missing)
 }
 
 /// Expected and found of an error about bytes.

@@ -198,7 +198,7 @@ impl Walk<'_> {
         let ahead = self.packs_ahead(packs);
         let world = (self.store, self.repository.world());
         let read = |(address, used): UsedPack<'p>| {
-            let got = get_ahead(world, Key::pack(address), Span::Whole);
+            let got = get_ahead(world, Key::pack(address), Span::AtMost(used.len));
             async move { got.await.map(|got| (address, used, got)) }
         };
         let batches = stream::iter(packs.iter().copied().map(read)).buffered(ahead).ready_chunks(ahead);

@@ -20,7 +20,7 @@ use everstep_store::{Span, Store, StoreErrorKind};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use crate::reading::{check_hash, fetch, parse_decision};
+use crate::reading::{check_hash, exists, fetch, fetch_at_most, parse_decision};
 use crate::{RepoError, Repository};
 
 /// Row groups in flight.
@@ -65,10 +65,10 @@ pub async fn explain_missing(store: &dyn Store, checkpoint: &Checkpoint, key: Ke
 
 async fn explain_missing_of(store: &dyn Store, (run, ordinal): (&RunName, Ordinal), key: Key) -> RepoError {
     let run = run.clone();
-    match fetch(store, &Key::expired(&run, ordinal)).await {
+    match exists(store, &Key::expired(&run, ordinal)).await {
         Err(error) => return error.into(),
-        Ok(Some(_)) => return RepoError::Expired { run, ordinal },
-        Ok(None) => {}
+        Ok(true) => return RepoError::Expired { run, ordinal },
+        Ok(false) => {}
     }
     let decision = Key::decision(&run, ordinal);
     let bytes = match fetch(store, &decision).await {
@@ -101,7 +101,8 @@ impl Repository {
     /// As [`IndexReader::all`].
     pub async fn refs(&self, checkpoint: &Checkpoint) -> Result<Refs, RepoError> {
         let key = checkpoint.refs_key();
-        let Some(bytes) = fetch(self.store().as_ref(), &key).await? else {
+        let len = checkpoint.manifest.refs.len;
+        let Some(bytes) = fetch_at_most(self.store().as_ref(), &key, len).await? else {
             return Err(self.explain_missing(checkpoint, &key).await);
         };
         Refs::from_bytes(&bytes, &checkpoint.manifest.refs).map_err(RepoError::object(key))
@@ -183,7 +184,7 @@ impl IndexReader {
     async fn open_whole(&self) -> Result<Opened, RepoError> {
         let key = self.key();
         let reference = &self.place.index;
-        let bytes = self.read(&key, Span::Whole).await?;
+        let bytes = self.read(&key, Span::AtMost(reference.len)).await?;
         let footer = check_hash(&bytes, reference.blake3)
             .and_then(|()| slice(&bytes, reference.footer_offset..reference.len))
             .and_then(|tail| Footer::parse(&tail, reference));
@@ -232,7 +233,7 @@ impl IndexReader {
 
 fn too_short(span: Span, found: String) -> FormatError {
     match span {
-        Span::Whole => FormatError::corrupt("object", 0, "a whole object", found),
+        Span::Whole | Span::AtMost(_) => FormatError::corrupt("object", 0, "a whole object", found),
         Span::Range { start, len } => FormatError::corrupt("object", start, format!("{len} bytes"), found),
     }
 }

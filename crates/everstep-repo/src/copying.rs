@@ -9,9 +9,12 @@ use futures::future::try_join;
 
 use crate::checkpoint::explain_missing;
 use crate::commit::{CopyOf, Purpose};
-use crate::reading::{check_hash, fetch};
+use crate::reading::{check_hash, fetch_at_most};
 use crate::session::{Attempt, CommitOutcome, Draft, Session};
 use crate::{Checkpoint, RepoError};
+
+/// An object to copy, with the length and hash that the manifest states.
+struct Source(Key, u64, ContentHash);
 
 impl Session {
     /// Commits a copy of `target` as the newest checkpoint of the session's run.
@@ -45,8 +48,8 @@ impl Session {
         let new_index = Key::index(attempt.id, index.blake3);
         let new_refs = Key::refs(attempt.id, refs.blake3);
         try_join(
-            self.copy_object(target, (target.index_key(), index.blake3), new_index),
-            self.copy_object(target, (target.refs_key(), refs.blake3), new_refs),
+            self.copy_object(target, Source(target.index_key(), index.len, index.blake3), new_index),
+            self.copy_object(target, Source(target.refs_key(), refs.len, refs.blake3), new_refs),
         )
         .await?;
         let decided = self.repository.decision(run, *ordinal, Operation::Write).await?;
@@ -64,11 +67,11 @@ impl Session {
     async fn copy_object(
         &self,
         target: &Checkpoint,
-        (from, hash): (Key, ContentHash),
+        Source(from, len, hash): Source,
         to: Key,
     ) -> Result<(), RepoError> {
         let store = self.repository.store().as_ref();
-        let Some(bytes) = fetch(store, &from).await? else {
+        let Some(bytes) = fetch_at_most(store, &from, len).await? else {
             return Err(explain_missing(store, target, from).await);
         };
         check_hash(&bytes, hash).map_err(RepoError::object(from))?;

@@ -3,7 +3,7 @@
 use everstep_format::FormatError;
 use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, RunName};
-use everstep_store::StoreError;
+use everstep_store::{StoreError, StoreErrorKind};
 
 /// A failed protocol step.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -11,7 +11,7 @@ use everstep_store::StoreError;
 pub enum RepoError {
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// An object is not what it must be.
     #[error("{key}: {source}")]
     Object {
@@ -76,6 +76,20 @@ pub enum RepoError {
     /// The store's create is not atomic, or a repository is already there, or an option is missing.
     #[error("{0}")]
     Refused(String),
+}
+
+/// An object beyond the limit of its kind is damage like any other: its bytes are not what they must be.
+impl From<StoreError> for RepoError {
+    fn from(error: StoreError) -> Self {
+        match Key::listed(&error.key) {
+            Some(key) if error.kind == StoreErrorKind::TooLarge => {
+                let source =
+                    FormatError::corrupt("object", 0, "no more bytes than its kind has", error.detail);
+                Self::Object { key, source }
+            }
+            _ => Self::Store(error),
+        }
+    }
 }
 
 impl RepoError {

@@ -12,7 +12,7 @@ use everstep_format::id::{AttemptId, ContentHash};
 use everstep_format::intent::Intent;
 use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, RunName};
-use everstep_format::{repository, sealed};
+use everstep_format::{limits, repository, sealed};
 use everstep_store::{Span, Store, StoreError, StoreErrorKind};
 use serde::Deserialize;
 
@@ -100,9 +100,26 @@ pub(crate) fn check_preface(
     preface.requires.check(operation)
 }
 
-/// The whole object, or `None` when there is none.
+/// A whole control object, or `None` when there is none. One beyond [`limits::JSON_BYTES`] is not read.
 pub(crate) async fn fetch(store: &dyn Store, key: &Key) -> Result<Option<Bytes>, StoreError> {
-    match store.get(key, Span::Whole).await {
+    fetch_at_most(store, key, limits::JSON_BYTES).await
+}
+
+/// Whether there is an object, whatever it contains.
+pub(crate) async fn exists(store: &dyn Store, key: &Key) -> Result<bool, StoreError> {
+    match fetch(store, key).await {
+        Err(error) if error.kind == StoreErrorKind::TooLarge => Ok(true),
+        other => Ok(other?.is_some()),
+    }
+}
+
+/// A whole object of at most `most` bytes, or `None` when there is none.
+pub(crate) async fn fetch_at_most(
+    store: &dyn Store,
+    key: &Key,
+    most: u64,
+) -> Result<Option<Bytes>, StoreError> {
+    match store.get(key, Span::AtMost(most)).await {
         Ok(object) => Ok(Some(object.bytes)),
         Err(error) if error.kind == StoreErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -191,6 +208,6 @@ impl Repository {
     /// # Errors
     /// [`RepoError::Store`].
     pub async fn is_expired(&self, run: &RunName, ordinal: Ordinal) -> Result<bool, RepoError> {
-        Ok(fetch(self.store().as_ref(), &Key::expired(run, ordinal)).await?.is_some())
+        Ok(exists(self.store().as_ref(), &Key::expired(run, ordinal)).await?)
     }
 }

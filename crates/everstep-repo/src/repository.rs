@@ -17,7 +17,7 @@ use everstep_store::probe::{self, ProbeSettings, Verdict};
 use everstep_store::store::list_all;
 use everstep_store::{Store, StoreError, World};
 
-use crate::reading::{DecisionCache, check_preface, fetch};
+use crate::reading::{DecisionCache, check_preface, exists, fetch};
 use crate::register::{Registered, register};
 use crate::{Checkpoint, OpenOptions, RepoError, Session};
 
@@ -78,7 +78,7 @@ impl Repository {
     ) -> Result<Self, RepoError> {
         check_chunking(&options.chunking)?;
         let key = Key::repository();
-        if fetch(store.as_ref(), &key).await?.is_some() {
+        if exists(store.as_ref(), &key).await? {
             return Err(already_there(store.as_ref()));
         }
         let writers = writer_mode(store.as_ref(), world.as_ref(), options.single_writer).await?;

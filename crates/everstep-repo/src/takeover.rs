@@ -10,6 +10,7 @@ use everstep_format::intent::{Intent, IntentKind};
 use everstep_format::key::{Key, Prefix};
 use everstep_format::name::{Ordinal, RunName};
 use everstep_format::session::SessionMark;
+use everstep_store::StoreErrorKind;
 use everstep_store::store::list_all;
 
 use crate::listing::Listing;
@@ -101,9 +102,11 @@ impl Newcomer {
         if intent.kind == IntentKind::Fence && listing.decisions.contains(&intent.ordinal) {
             return Ok(true);
         }
-        let Some(bytes) = fetch(self.repository.store().as_ref(), &Key::session(intent.session)).await?
-        else {
-            return Ok(true);
+        let bytes = match fetch(self.repository.store().as_ref(), &Key::session(intent.session)).await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(true),
+            Err(error) if error.kind == StoreErrorKind::TooLarge => return Ok(false),
+            Err(error) => return Err(error.into()),
         };
         // A mark that cannot be read says nothing; when it was written still does.
         Ok(SessionMark::from_bytes(&bytes, intent.session)

@@ -88,7 +88,7 @@ impl Muster {
         FormatError::within("part", part.len, limits::INDEX_BYTES)
             .map_err(RepoError::object(key.clone()))
             .map_err(failed)?;
-        let read = self.repository.store().get(&key, Span::Whole).await;
+        let read = self.repository.store().get(&key, Span::AtMost(part.len)).await;
         Ok(read.map_err(|error| failed(error.into()))?.bytes)
     }
 

@@ -164,17 +164,16 @@ impl Objects {
             return (Err(call.error(StoreErrorKind::NotFound, "no such object")), "not found".to_owned());
         };
         let whole = &stored.bytes;
-        let range = match span {
-            Span::Whole => Some(0..whole.len()),
-            Span::Range { start, len } => range_within(start, len, whole.len()),
-        };
-        match range {
-            Some(range) => {
-                let outcome = format!("{} bytes", range.len());
-                (Ok(Reply::Object(Object { bytes: whole.slice(range) })), outcome)
+        match span.within(whole.len() as u64) {
+            Ok(range) => {
+                let position = |at: u64| usize::try_from(at).expect("a position within a buffer");
+                let bytes = whole.slice(position(range.start)..position(range.end));
+                let outcome = format!("{} bytes", bytes.len());
+                (Ok(Reply::Object(Object { bytes })), outcome)
             }
-            None => {
-                (Err(call.error(StoreErrorKind::Truncated, "shorter than asked")), "too short".to_owned())
+            Err((kind, why)) => {
+                let outcome = format!("{kind:?}");
+                (Err(call.error(kind, &why)), outcome)
             }
         }
     }
@@ -246,12 +245,6 @@ fn is_register(kind: Option<&StoredKind>) -> bool {
 
 fn is_lease(kind: Option<&StoredKind>) -> bool {
     matches!(kind, Some(StoredKind::Lease(_) | StoredKind::LeaseEnd(_)))
-}
-
-fn range_within(start: u64, len: u64, whole: usize) -> Option<std::ops::Range<usize>> {
-    let start = usize::try_from(start).ok()?;
-    let end = start.checked_add(usize::try_from(len).ok()?)?;
-    (end <= whole).then_some(start..end)
 }
 
 /// The bytes of a body in one piece.

@@ -11,6 +11,8 @@ pub enum StoreErrorKind {
     NotFound,
     /// The object is shorter than the range asked for, or the body ended early for good.
     Truncated,
+    /// The object is larger than what is read of its kind can be; its bytes were not read.
+    TooLarge,
     /// Credentials are missing, wrong, or do not allow it.
     Denied,
     /// Credentials have expired and their provider gave no new ones.

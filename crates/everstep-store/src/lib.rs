@@ -17,6 +17,7 @@ pub mod s3;
 pub mod store;
 #[cfg(test)]
 mod testing;
+mod transport;
 pub mod world;
 
 pub use address::Address;

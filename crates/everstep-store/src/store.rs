@@ -14,8 +14,11 @@ use crate::{StoreError, StoreErrorKind};
 /// Which bytes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span {
-    /// All.
+    /// All, of whatever stored kind: at most as large as the largest of them, an index.
     Whole,
+    /// All of an object that has at most so many bytes (and no more than [`Span::Whole`] allows); a larger one is an
+    /// error, and not read.
+    AtMost(u64),
     /// `len` bytes (at least one) from `start`; an object that is shorter is an error, not a short read.
     Range {
         /// First byte.
@@ -30,14 +33,14 @@ impl Span {
     ///
     /// # Errors
     /// [`StoreErrorKind::Truncated`] when the object is shorter, [`StoreErrorKind::Invalid`] for an empty or overflowing
-    /// range or a whole object that no stored kind can be; with the reason in words.
+    /// range, [`StoreErrorKind::TooLarge`] beyond the limit of a whole read; with the reason in words.
     pub fn within(self, size: u64) -> Result<Range<u64>, (StoreErrorKind, String)> {
         match self {
-            Self::Whole if size > limits::INDEX_BYTES => Err((
-                StoreErrorKind::Invalid,
-                format!("has {size} bytes; objects read whole have at most {}", limits::INDEX_BYTES),
-            )),
-            Self::Whole => Ok(0..size),
+            Self::Whole | Self::AtMost(_) => {
+                let limit = self.limit();
+                let refusal = || (StoreErrorKind::TooLarge, too_large(size, limit));
+                (size <= limit).then_some(0..size).ok_or_else(refusal)
+            }
             Self::Range { start, len } => match start.checked_add(len) {
                 None => Err((StoreErrorKind::Invalid, format!("{len} bytes from {start} overflow"))),
                 _ if len == 0 => Err((StoreErrorKind::Invalid, "a range needs at least one byte".to_owned())),
@@ -49,6 +52,20 @@ impl Span {
             },
         }
     }
+
+    /// The most bytes that a read of it can give.
+    pub fn limit(self) -> u64 {
+        match self {
+            Self::Whole => limits::INDEX_BYTES,
+            Self::AtMost(bytes) => bytes.min(limits::INDEX_BYTES),
+            Self::Range { len, .. } => len,
+        }
+    }
+}
+
+/// What is wrong with an object of `size` bytes that may have `limit`.
+pub(crate) fn too_large(size: u64, limit: u64) -> String {
+    format!("has {size} bytes, at most {limit} are read of an object of its kind")
 }
 
 /// Bytes that were read.
@@ -197,7 +214,10 @@ mod tests {
         let range = |start, len| Span::Range { start, len };
         assert_eq!(within(Span::Whole, 0), Ok(0..0));
         assert_eq!(within(Span::Whole, limits::INDEX_BYTES), Ok(0..limits::INDEX_BYTES));
-        assert_eq!(within(Span::Whole, limits::INDEX_BYTES + 1), Err(StoreErrorKind::Invalid));
+        assert_eq!(within(Span::Whole, limits::INDEX_BYTES + 1), Err(StoreErrorKind::TooLarge));
+        assert_eq!(within(Span::AtMost(5), 5), Ok(0..5));
+        assert_eq!(within(Span::AtMost(5), 0), Ok(0..0));
+        assert_eq!(within(Span::AtMost(5), 6), Err(StoreErrorKind::TooLarge));
         assert_eq!(within(range(2, 3), 5), Ok(2..5));
         assert_eq!(within(range(2, 4), 5), Err(StoreErrorKind::Truncated));
         assert_eq!(within(range(0, u64::MAX), 5), Err(StoreErrorKind::Truncated));

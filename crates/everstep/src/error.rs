@@ -108,7 +108,7 @@ impl std::error::Error for Error {
 fn kind_of_store(kind: StoreErrorKind) -> ErrorKind {
     match kind {
         StoreErrorKind::NotFound => ErrorKind::NotFound,
-        StoreErrorKind::Truncated => ErrorKind::Corrupt,
+        StoreErrorKind::Truncated | StoreErrorKind::TooLarge => ErrorKind::Corrupt,
         StoreErrorKind::Denied | StoreErrorKind::CredentialsExpired => ErrorKind::PermissionDenied,
         StoreErrorKind::Untrusted => ErrorKind::Untrusted,
         StoreErrorKind::Full => ErrorKind::StorageFull,

@@ -5,7 +5,7 @@ use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, Step};
 use everstep_format::repository::WriterMode;
 use everstep_format::{FormatError, sealed};
-use everstep_repo::{InitOptions, Parents, RepoError, Repository};
+use everstep_repo::{AttemptState, InitOptions, Parents, RepoError, Repository};
 use serde_json::{Map, Value, json};
 
 use crate::stage::{Fault, Stage, bare, now, run, save};
@@ -72,6 +72,25 @@ async fn a_repository_of_a_later_version_is_unsupported_whatever_its_fields() {
         fields.remove("chunking");
     });
     assert!(unsupported(&open().await.unwrap_err(), &Key::repository()));
+}
+
+#[tokio::test]
+async fn c25_an_object_beyond_the_limit_of_its_kind_is_damage_and_hides_nothing_else() {
+    let stage = Stage::new().await;
+    let old = stage.closed_run(&[1, 2]).await;
+    let huge = vec![b' '; 5 << 20];
+    let victim = old[0].manifest.ordinal;
+    stage.shelf.plant(Key::decision(&run(), victim).as_str(), huge.clone());
+    let repository = Repository::open(stage.shelf.clone(), stage.world.clone()).await.unwrap();
+    let error = repository.checkpoint(&run(), victim).await.unwrap_err();
+    assert!(matches!(error, RepoError::Object { .. }), "{error}");
+    let states = repository.attempts(&run()).await.unwrap();
+    let state = |wanted: Ordinal| &states.iter().find(|(ordinal, _)| *ordinal == wanted).unwrap().1;
+    assert!(matches!(state(victim), AttemptState::Damaged(_)));
+    assert!(matches!(state(old[1].manifest.ordinal), AttemptState::Committed(_)));
+    // The presence of a marker decides, whatever it contains.
+    stage.shelf.plant(Key::expired(&run(), victim).as_str(), huge);
+    assert!(repository.is_expired(&run(), victim).await.unwrap());
 }
 
 #[tokio::test]

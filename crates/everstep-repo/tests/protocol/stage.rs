@@ -146,16 +146,9 @@ impl Store for Shelf {
         }
         let none = || StoreError::new(StoreErrorKind::NotFound, "get", key, "no such object");
         let bytes = self.read(key).ok_or_else(none)?;
-        let Span::Range { start, len } = span else { return Ok(Object { bytes }) };
-        let (start, end) = (usize::try_from(start).unwrap(), usize::try_from(start + len).unwrap());
-        if end > bytes.len() {
-            return Err(StoreError::new(
-                StoreErrorKind::Truncated,
-                "get",
-                key,
-                format!("{} bytes", bytes.len()),
-            ));
-        }
+        let range = span.within(bytes.len() as u64);
+        let range = range.map_err(|(kind, why)| StoreError::new(kind, "get", key, why))?;
+        let (start, end) = (usize::try_from(range.start).unwrap(), usize::try_from(range.end).unwrap());
         Ok(Object { bytes: bytes.slice(start..end) })
     }
 

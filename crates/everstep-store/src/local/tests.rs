@@ -272,7 +272,7 @@ async fn c25_a_file_of_absurd_size_is_refused_unread() {
     let Home { root, store } = home();
     std::fs::File::create(root.path().join("everstep.json")).unwrap().set_len(1 << 40).unwrap();
     let error = store.get(&Key::repository(), Span::Whole).await.unwrap_err();
-    assert_eq!(error.kind, StoreErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::TooLarge, "{error}");
     let tail = Span::Range { start: (1 << 40) - 4, len: 4 };
     assert_eq!(store.get(&Key::repository(), tail).await.unwrap().bytes, [0; 4][..]);
 }

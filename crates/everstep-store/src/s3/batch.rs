@@ -13,9 +13,9 @@ use aws_smithy_types::base64;
 use everstep_format::key::{Key, Prefix};
 use md5::{Digest, Md5};
 
-use super::body::Progress;
 use super::errors::{Failure, kind_of_key};
 use super::{S3Store, watched};
+use crate::transport::body::Progress;
 use crate::{Deleted, Listed, Page, StoreError, StoreErrorKind};
 
 /// Keys in one DeleteObjects.

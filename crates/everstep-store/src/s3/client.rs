@@ -1,8 +1,7 @@
 //! From settings to a client: endpoint, region, TLS, proxy, credentials.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use aws_config::environment::EnvironmentVariableRegionProvider;
 use aws_config::imds::region::ImdsRegionProvider;
@@ -14,29 +13,23 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
 use aws_sdk_s3::config::{
-    IdentityCache, Region, RequestChecksumCalculation, ResponseChecksumValidation, SharedHttpClient,
+    IdentityCache, Region, RequestChecksumCalculation, ResponseChecksumValidation,
     StalledStreamProtectionConfig,
 };
 use aws_smithy_async::time::TimeSource;
-use aws_smithy_http_client::Connector;
 use aws_smithy_http_client::proxy::ProxyConfig;
-use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
-use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
-use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpConnector, http_client_fn};
+use aws_smithy_runtime_api::client::http::http_client_fn;
 use aws_types::service_config::ServiceConfigKey;
 
 use super::credentials::{
     Cached, CredentialCache, METADATA_ATTEMPTS, METADATA_LIMIT, Reach, Source, shared, usual_sources,
 };
 use super::options::{S3Credentials, S3Location, S3Options, invalid};
+use crate::transport::network::Network;
 use crate::{StoreError, World};
 
 /// The region that is signed for when an endpoint of one's own names none.
 const ANY_REGION: &str = "us-east-1";
-/// Idle connections are kept shorter than stores keep them, so that a request seldom meets one that is just closing.
-const POOL_IDLE: Duration = Duration::from_secs(15);
-/// A file of certificates that replaces the system's.
-const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
 /// A client and what was decided on the way to it.
 #[derive(Debug)]
@@ -64,8 +57,8 @@ pub(super) struct Connect<'a> {
 impl Connect<'_> {
     /// Resolves every setting, and fetches credentials, so that a wrong setting is told at once.
     pub(super) async fn run(&self) -> Result<Connected, StoreError> {
-        let network = Network::load(self.location)?;
-        let reach = network.reach(self.world);
+        let network = Network::load(&self.location.url())?;
+        let reach = reach(&network, self.world);
         let config = self.load_config(&network).await;
         let endpoint = self.endpoint(&config)?;
         let region = match self.configured_region(&reach).await {
@@ -89,7 +82,7 @@ impl Connect<'_> {
     /// one, patiently; ours is resolved apart.
     async fn load_config(&self, network: &Network) -> SdkConfig {
         let mut loader = aws_config::defaults(BehaviorVersion::latest())
-            .http_client(network.credential_client(network.proxy.clone()))
+            .http_client(network.credential_client(network.proxy()))
             .time_source(WorldClock(Arc::clone(self.world)))
             .retry_config(RetryConfig::disabled())
             .no_credentials()
@@ -183,8 +176,9 @@ impl Connect<'_> {
 
     /// No retries, no time limits and no cache of the SDK's: retries, idle limits and credentials are ours.
     fn base_config(&self, config: &SdkConfig, network: &Network) -> aws_sdk_s3::config::Builder {
+        let connector = network.store_connector(self.options.connect_timeout);
         aws_sdk_s3::config::Builder::from(config)
-            .http_client(network.store_client(self.options))
+            .http_client(http_client_fn(move |_, _| connector.clone()))
             .retry_config(RetryConfig::disabled())
             .timeout_config(TimeoutConfig::disabled())
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
@@ -201,76 +195,14 @@ fn configured_endpoint(config: &SdkConfig) -> Option<String> {
     of_s3.or_else(|| config.endpoint_url().map(str::to_owned))
 }
 
-/// Certificates and proxy.
-#[derive(Debug, Clone)]
-struct Network {
-    tls: TlsContext,
-    proxy: ProxyConfig,
-}
-
-impl Network {
-    fn load(location: &S3Location) -> Result<Self, StoreError> {
-        let trusted = match std::env::var(CA_BUNDLE) {
-            Ok(path) if !path.is_empty() => trust_store(location, &path)?,
-            _ => TrustStore::default(),
-        };
-        let refuse = |what: String| invalid(location, format!("{CA_BUNDLE}: {what}"));
-        let tls = TlsContext::builder()
-            .with_trust_store(trusted)
-            .build()
-            .map_err(|error| refuse(error.to_string()))?;
-        let network = Self { tls, proxy: ProxyConfig::from_env() };
-        // The library panics on a certificate that it cannot read; that is the user's file, not a bug of ours.
-        let build = || network.connector(HttpConnectorSettings::default(), ProxyConfig::disabled());
-        catch_unwind(AssertUnwindSafe(build))
-            .map_err(|_| refuse("holds a damaged certificate".to_owned()))?;
-        Ok(network)
-    }
-
-    fn connector(&self, settings: HttpConnectorSettings, proxy: ProxyConfig) -> Connector {
-        Connector::builder()
-            .connector_settings(settings)
-            .pool_idle_timeout(POOL_IDLE)
-            .proxy_config(proxy)
-            .tls_provider(Provider::Rustls(CryptoMode::Ring))
-            .tls_context(self.tls.clone())
-            .build()
-    }
-
-    /// One pool of connections for a store. It has no read timeout: that would count the time of an upload.
-    fn store_client(&self, options: &S3Options) -> SharedHttpClient {
-        let settings = HttpConnectorSettings::builder().connect_timeout(options.connect_timeout).build();
-        let connector = SharedHttpConnector::new(self.connector(settings, self.proxy.clone()));
-        http_client_fn(move |_, _| connector.clone())
-    }
-
-    /// Connections for credentials are not kept: they are rare, and outlive the runtime that opened them.
-    fn credential_client(&self, proxy: ProxyConfig) -> SharedHttpClient {
-        let network = self.clone();
-        http_client_fn(move |settings, _| {
-            SharedHttpConnector::new(network.connector(settings.clone(), proxy.clone()))
-        })
-    }
-
-    fn reach(&self, world: &Arc<dyn World>) -> Reach {
-        let config = |proxy| {
-            ProviderConfig::without_region()
-                .with_behavior_version(Some(BehaviorVersion::latest()))
-                .with_time_source(WorldClock(Arc::clone(world)))
-                .with_http_client(self.credential_client(proxy))
-        };
-        Reach { proxied: config(self.proxy.clone()), direct: config(ProxyConfig::disabled()) }
-    }
-}
-
-fn trust_store(location: &S3Location, path: &str) -> Result<TrustStore, StoreError> {
-    let pem =
-        std::fs::read(path).map_err(|error| invalid(location, format!("{CA_BUNDLE} {path}: {error}")))?;
-    let has_one = pem.windows(16).any(|window| window == b"BEGIN CERTIFICAT");
-    if !has_one {
-        return Err(invalid(location, format!("{CA_BUNDLE} {path} holds no certificate in PEM form")));
-    }
-    Ok(TrustStore::empty().with_pem_certificate(pem))
+fn reach(network: &Network, world: &Arc<dyn World>) -> Reach {
+    let config = |proxy| {
+        ProviderConfig::without_region()
+            .with_behavior_version(Some(BehaviorVersion::latest()))
+            .with_time_source(WorldClock(Arc::clone(world)))
+            .with_http_client(network.credential_client(proxy))
+    };
+    Reach { proxied: config(network.proxy()), direct: config(ProxyConfig::disabled()) }
 }
 
 /// The world's clock, for signatures and expiry.

@@ -4,11 +4,11 @@ use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
 use bytes::{Bytes, BytesMut};
 use everstep_format::key::Key;
-use everstep_format::limits;
 
-use super::body::{Progress, watch};
 use super::errors::{Failure, chain};
 use super::{S3Store, idle};
+use crate::store::too_large;
+use crate::transport::body::{Progress, watch};
 use crate::{Span, StoreErrorKind};
 
 impl S3Store {
@@ -25,7 +25,7 @@ impl S3Store {
             let answer = request.send().await.map_err(|error| Failure::of(&error, self.world.now()))?;
             progress.step();
             let expected = expected_bytes(&answer, span)?;
-            read_body(answer.body, expected, &progress).await
+            read_body(answer.body, (expected, span.limit()), &progress).await
         };
         watch(&*self.world, self.options.idle_timeout, &progress, read)
             .await
@@ -44,7 +44,7 @@ fn range_header(span: Span) -> Result<Option<String>, Failure> {
 /// Bytes that the body must have; `None` if the store does not say.
 fn expected_bytes(answer: &GetObjectOutput, span: Span) -> Result<Option<u64>, Failure> {
     let told = answer.content_length().and_then(|bytes| u64::try_from(bytes).ok());
-    let Span::Range { start, len } = span else { return within_limit(told) };
+    let Span::Range { start, len } = span else { return within_limit(told, span.limit()) };
     let from_start = answer.content_range().map(|range| range.starts_with(&format!("bytes {start}-")));
     let whole_is_the_range = start == 0 && told == Some(len);
     match (from_start, told) {
@@ -59,12 +59,10 @@ fn expected_bytes(answer: &GetObjectOutput, span: Span) -> Result<Option<u64>, F
     }
 }
 
-fn within_limit(told: Option<u64>) -> Result<Option<u64>, Failure> {
+fn within_limit(told: Option<u64>, limit: u64) -> Result<Option<u64>, Failure> {
     match told {
-        Some(bytes) if bytes > limits::INDEX_BYTES => {
-            let detail =
-                format!("the object has {bytes} bytes, no whole read is longer than {}", limits::INDEX_BYTES);
-            Err(Failure::new(StoreErrorKind::Invalid, detail))
+        Some(bytes) if bytes > limit => {
+            Err(Failure::new(StoreErrorKind::TooLarge, format!("the object {}", too_large(bytes, limit))))
         }
         told => Ok(told),
     }
@@ -77,10 +75,10 @@ fn bad_range(answer: &GetObjectOutput) -> Failure {
 
 async fn read_body(
     mut body: ByteStream,
-    expected: Option<u64>,
+    (expected, limit): (Option<u64>, u64),
     progress: &Progress,
 ) -> Result<Bytes, Failure> {
-    let limit = expected.unwrap_or(limits::INDEX_BYTES);
+    let limit = expected.unwrap_or(limit);
     let capacity = usize::try_from(expected.unwrap_or_default());
     let capacity =
         capacity.map_err(|_| Failure::new(StoreErrorKind::Invalid, "too large for this machine"))?;
@@ -89,10 +87,8 @@ async fn read_body(
         let part = part.map_err(|error| Failure::new(StoreErrorKind::Unreachable, chain(&error)))?;
         progress.step();
         if buffer.len() as u64 + part.len() as u64 > limit {
-            return Err(Failure::new(
-                StoreErrorKind::Server,
-                format!("the body is longer than {limit} bytes"),
-            ));
+            let kind = if expected.is_some() { StoreErrorKind::Server } else { StoreErrorKind::TooLarge };
+            return Err(Failure::new(kind, format!("the body is longer than {limit} bytes")));
         }
         buffer.extend_from_slice(&part);
     }
@@ -130,7 +126,9 @@ mod tests {
 
     #[test]
     fn an_object_beyond_every_limit_is_not_read_whole() {
-        assert_eq!(within_limit(Some(limits::INDEX_BYTES + 1)).unwrap_err().kind, StoreErrorKind::Invalid);
+        let beyond = |span: Span| expected_bytes(&answer(1001, None), span).unwrap_err().kind;
+        assert_eq!(beyond(Span::AtMost(1000)), StoreErrorKind::TooLarge);
+        assert_eq!(expected_bytes(&answer(1000, None), Span::AtMost(1000)).unwrap(), Some(1000));
     }
 
     #[test]

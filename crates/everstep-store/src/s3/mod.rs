@@ -4,7 +4,6 @@
 //! refusal); repeating it is the business of the retry decorator, so that every try is signed anew.
 
 mod batch;
-mod body;
 mod client;
 mod credentials;
 mod errors;
@@ -25,12 +24,12 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use everstep_format::key::{Key, Prefix};
 
 use self::batch::DELETE_KEYS;
-use self::body::{Progress, watch};
 use self::client::{Connect, Connected};
 use self::credentials::CredentialCache;
 use self::errors::Failure;
 pub use self::options::{Checksums, Keys, S3Credentials, S3Location, S3Options};
 use self::put::Put;
+use crate::transport::body::{Progress, watch};
 use crate::{Class, Create, Deleted, Object, Page, Payload, Span, Store, StoreError, StoreErrorKind, World};
 
 /// A repository's keys below one prefix of one bucket.

@@ -11,10 +11,10 @@ use aws_sdk_s3::types::{ServerSideEncryption, StorageClass};
 use aws_smithy_types::base64;
 use everstep_format::key::Key;
 
-use super::body::{Progress, SegmentBody, in_one};
 use super::errors::{Failure, is_error_document};
 use super::options::Checksums;
 use super::{S3Store, watched};
+use crate::transport::body::{Progress, SegmentBody, in_one};
 use crate::{Class, Payload, StoreErrorKind};
 
 /// One object to write.

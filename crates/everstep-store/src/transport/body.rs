@@ -24,11 +24,11 @@ const LOOKS: u32 = 4;
 
 /// Counts the steps that a request makes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress(Arc<AtomicU64>);
+pub(crate) struct Progress(Arc<AtomicU64>);
 
 impl Progress {
     /// Something moved.
-    pub(super) fn step(&self) {
+    pub(crate) fn step(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -38,7 +38,7 @@ impl Progress {
 }
 
 /// Runs `call`; `None` once nothing has moved for `idle`.
-pub(super) async fn watch<T>(
+pub(crate) async fn watch<T>(
     world: &dyn World,
     idle: Duration,
     progress: &Progress,
@@ -61,7 +61,7 @@ pub(super) async fn watch<T>(
 
 /// The segments of a payload as one body of known length.
 #[derive(Debug)]
-pub(super) struct SegmentBody {
+pub(crate) struct SegmentBody {
     segments: VecDeque<Bytes>,
     left: u64,
     progress: Progress,
@@ -69,7 +69,7 @@ pub(super) struct SegmentBody {
 
 impl SegmentBody {
     /// A body of `payload`, as the SDK takes it.
-    pub(super) fn sdk_body(payload: &Payload, progress: &Progress) -> SdkBody {
+    pub(crate) fn sdk_body(payload: &Payload, progress: &Progress) -> SdkBody {
         let segments = payload.0.iter().filter(|segment| !segment.is_empty()).cloned().collect();
         SdkBody::from_body_1_x(Self { segments, left: payload.len(), progress: progress.clone() })
     }
@@ -103,7 +103,7 @@ impl Body for SegmentBody {
 }
 
 /// The payload in one buffer; no copy when it has one segment.
-pub(super) fn in_one(payload: &Payload) -> Bytes {
+pub(crate) fn in_one(payload: &Payload) -> Bytes {
     match payload.0.as_slice() {
         [] => Bytes::new(),
         [only] => only.clone(),
