@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installs what the tests run against, once: Ceph's S3 gateway from the system's packages, the rest from pinned Python
-# packages in .venv. Says nothing when everything is there.
+# Installs what the tests run against, once: Ceph's S3 gateway from the system's packages, Azurite from pinned Node
+# packages in .cache, the rest from pinned Python packages in .venv. Says nothing when everything is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 missing=()
-declare -A needs=([radosgw]=radosgw [radosgw-admin]=radosgw [ceph-mon]=ceph-mon [ceph-osd]=ceph-osd [ceph]=ceph-common)
+declare -A needs=([radosgw]=radosgw [radosgw-admin]=radosgw [ceph-mon]=ceph-mon [ceph-osd]=ceph-osd [ceph]=ceph-common
+    [node]=nodejs [npm]=npm)
 for tool in "${!needs[@]}"; do
     command -v "$tool" >/dev/null || missing+=("${needs[$tool]}")
 done
@@ -18,3 +19,4 @@ if [ ${#missing[@]} -gt 0 ]; then
     "${as_root[@]}" apt-get install -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
 fi
 scripts/python.sh scripts/requirements.txt
+scripts/node.sh scripts/azurite

@@ -1,4 +1,4 @@
-//! Real S3 servers for tests: each is started once per test process, on free ports of 127.0.0.1 with a folder of its own,
+//! Real servers for tests, of S3 and of Azure: each is started once per test process, on free ports of 127.0.0.1 with a folder of its own,
 //! and ends with that process, however that ends.
 
 use std::fs::File;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use everstep_store::address::Root;
+use everstep_store::cloud::{Cloud, CloudCredentials, CloudLocation, CloudOptions, CloudStore, Secret};
 use everstep_store::s3::{Keys, S3Credentials, S3Location, S3Options, S3Store};
 use everstep_store::{SystemWorld, World};
 
@@ -17,6 +18,9 @@ use everstep_store::{SystemWorld, World};
 pub const ACCESS_KEY: &str = "EVERSTEPTESTS0000000";
 /// Their secret half.
 pub const SECRET_KEY: &str = "secret-for-tests-on-127.0.0.1";
+
+/// The account that Azurite has, and its key in base64.
+const AZURE_ACCOUNT: (&str, &str) = ("everstep", "c2VjcmV0LWZvci10ZXN0cy1vbi0xMjcuMC4wLjE=");
 
 /// How long the slowest server may take to listen.
 const START: Duration = Duration::from_secs(120);
@@ -59,6 +63,69 @@ pub fn rclone() -> &'static Server {
     })
 }
 
+/// A running Azurite.
+#[derive(Debug)]
+pub struct Azurite(Server);
+
+/// Azurite, a double of Azure's blob store that answers 409 to a create of what is there.
+pub fn azurite() -> &'static Azurite {
+    static SERVER: OnceLock<Azurite> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        needs(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/azurite/installed"));
+        let server = Server::start("start-azurite.sh", &[]);
+        Azurite(Server { url: format!("{}/{}", server.url, AZURE_ACCOUNT.0), ..server })
+    })
+}
+
+impl Azurite {
+    /// Makes a container that nobody else uses.
+    pub fn container(&self) -> String {
+        let container = format!("container-{}", self.0.buckets.fetch_add(1, Ordering::Relaxed));
+        self.client("create", &container);
+        container
+    }
+
+    /// Options that reach it.
+    pub fn options(&self) -> CloudOptions {
+        CloudOptions {
+            account: Some(AZURE_ACCOUNT.0.to_owned()),
+            endpoint_url: Some(self.0.url.clone()),
+            allow_http: true,
+            credentials: CloudCredentials::AccountKey(Secret(AZURE_ACCOUNT.1.to_owned())),
+            ..CloudOptions::default()
+        }
+    }
+
+    /// The raw names in `container`, as another client sees them.
+    pub fn keys(&self, container: &str) -> Vec<String> {
+        serde_json::from_slice(&self.client("keys", container)).expect("JSON")
+    }
+
+    fn client(&self, command: &str, container: &str) -> Vec<u8> {
+        let mut client = python("azure-client.py");
+        client.args([self.0.url.as_str(), command, container]);
+        client.env("AZURE_ACCOUNT", AZURE_ACCOUNT.0).env("AZURE_KEY", AZURE_ACCOUNT.1);
+        output(client)
+    }
+}
+
+/// Options that reach a stub that is Google.
+pub fn google_options(stub: &everstep_sim::s3_stub::S3Stub) -> CloudOptions {
+    CloudOptions {
+        endpoint_url: Some(stub.url()),
+        allow_http: true,
+        credentials: CloudCredentials::Token(Secret("stub-token".to_owned())),
+        ..CloudOptions::default()
+    }
+}
+
+/// A bare store of Google or Azure.
+pub async fn open_cloud(cloud: Cloud, (bucket, root): (&str, &str), options: CloudOptions) -> CloudStore {
+    let root = Root::parse(root).expect("a root");
+    let location = CloudLocation { cloud, bucket: bucket.to_owned(), root };
+    CloudStore::open(location, options, Arc::new(SystemWorld::new())).await.expect("settings that work")
+}
+
 impl Server {
     fn start(script: &str, more_ports: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder").keep();
@@ -73,6 +140,8 @@ impl Server {
             .arg(&folder)
             .env("S3_ACCESS_KEY", ACCESS_KEY)
             .env("S3_SECRET_KEY", SECRET_KEY)
+            .env("AZURE_ACCOUNT", AZURE_ACCOUNT.0)
+            .env("AZURE_KEY", AZURE_ACCOUNT.1)
             .stdin(Stdio::piped())
             .stdout(output)
             .stderr(errors)
@@ -113,19 +182,11 @@ impl Server {
     /// # Panics
     /// With what it said, when it failed.
     pub fn client(&self, arguments: &[&str]) -> Vec<u8> {
-        needs(&tool("python"));
         let (command, rest) = arguments.split_first().expect("a command");
-        let done = Command::new(tool("python"))
-            .arg(scripts().join("s3-client.py"))
-            .args([self.url.as_str(), command])
-            .args(rest)
-            .env("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-            .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-            .stdin(Stdio::null())
-            .output()
-            .expect("python runs");
-        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
-        done.stdout
+        let mut client = python("s3-client.py");
+        client.args([self.url.as_str(), command]).args(rest);
+        client.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        output(client)
     }
 
     /// The raw keys in `bucket`, as that other client sees them.
@@ -151,6 +212,19 @@ pub async fn open(bucket: &str, root: &str, options: S3Options) -> S3Store {
     let location = S3Location { bucket: bucket.to_owned(), root: Root::parse(root).expect("a root") };
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     S3Store::open(location, options, world).await.expect("settings that work")
+}
+
+fn python(script: &str) -> Command {
+    needs(&tool("python"));
+    let mut command = Command::new(tool("python"));
+    command.arg(scripts().join(script)).stdin(Stdio::null());
+    command
+}
+
+fn output(mut command: Command) -> Vec<u8> {
+    let done = command.output().expect("python runs");
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    done.stdout
 }
 
 fn scripts() -> PathBuf {

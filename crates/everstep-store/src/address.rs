@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use everstep_format::key::{Key, Prefix};
 
+use crate::cloud::{Cloud, CloudLocation};
 use crate::{StoreError, StoreErrorKind};
 
 /// Bytes of a prefix: an S3 key has at most 1,024, our longest below a prefix needs under 200.
@@ -30,6 +31,8 @@ pub enum Address {
         /// The prefix.
         root: Root,
     },
+    /// A prefix in a bucket of Google or in a container of Azure.
+    Cloud(CloudLocation),
 }
 
 impl Root {
@@ -77,7 +80,8 @@ impl Root {
 }
 
 impl Address {
-    /// Parses `file:///abs`, `file:relative`, a plain path, `memory://name`, or `s3://bucket/prefix`.
+    /// Parses `file:///abs`, `file:relative`, a plain path, `memory://name`, `s3://bucket/prefix`, `gs://bucket/prefix`
+    /// or `az://container/prefix`.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`], saying what is wrong.
@@ -87,12 +91,12 @@ impl Address {
             Some(("file", rest)) => file_url(rest),
             Some(("memory", rest)) => slashes("memory", rest).and_then(memory),
             Some(("s3", rest)) => slashes("s3", rest).and_then(s3),
-            Some(("gs" | "az", _)) => {
-                Err("Google Cloud Storage and Azure are not supported yet: use file:// or s3://".into())
-            }
-            Some((other, _)) => {
-                Err(format!("unknown scheme {other:?}: use a path, file://, memory:// or s3://bucket/prefix"))
-            }
+            Some(("gs", rest)) => slashes("gs", rest).and_then(|rest| cloud(Cloud::Google, rest)),
+            Some(("az", rest)) => slashes("az", rest).and_then(|rest| cloud(Cloud::Azure, rest)),
+            Some((other, _)) => Err(format!(
+                "unknown scheme {other:?}: use a path, file://, memory://, s3://bucket/prefix, gs://bucket/prefix or \
+                 az://container/prefix"
+            )),
             None => path(text),
         };
         parsed.map_err(invalid)
@@ -105,6 +109,7 @@ impl fmt::Display for Address {
             Self::Local(path) => write!(f, "file://{}", path.display()),
             Self::Memory(root) => write!(f, "memory://{}", root.as_str()),
             Self::S3 { bucket, root } => write!(f, "s3://{bucket}/{}", root.as_str()),
+            Self::Cloud(location) => f.write_str(&location.url()),
         }
     }
 }
@@ -159,6 +164,17 @@ fn memory(rest: &str) -> Result<Address, String> {
 }
 
 fn s3(rest: &str) -> Result<Address, String> {
+    let (bucket, root) = bucket_and_root("s3", rest)?;
+    Ok(Address::S3 { bucket, root })
+}
+
+fn cloud(cloud: Cloud, rest: &str) -> Result<Address, String> {
+    let scheme = if cloud == Cloud::Google { "gs" } else { "az" };
+    let (bucket, root) = bucket_and_root(scheme, rest)?;
+    Ok(Address::Cloud(CloudLocation { cloud, bucket, root }))
+}
+
+fn bucket_and_root(scheme: &str, rest: &str) -> Result<(String, Root), String> {
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.contains('@') {
         return Err(
@@ -167,9 +183,9 @@ fn s3(rest: &str) -> Result<Address, String> {
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || ".-_:".contains(c);
     if bucket.is_empty() || !bucket.chars().all(allowed) {
-        return Err(format!("{bucket:?} is no bucket name: write s3://bucket/prefix"));
+        return Err(format!("{bucket:?} is no bucket name: write {scheme}://bucket/prefix"));
     }
-    Ok(Address::S3 { bucket: bucket.to_owned(), root: Root::parse(prefix)? })
+    Ok((bucket.to_owned(), Root::parse(prefix)?))
 }
 
 fn acceptable_segment(segment: &str) -> Result<(), String> {

@@ -1,10 +1,13 @@
 //! The outside world: keys to bytes, clock, randomness. Nothing here knows what a checkpoint is.
 //!
-//! One narrow trait, [`Store`]; backends `local` (`file://`), `memory` and `s3`; decorators `limit`, `retry` and `meter`
+//! One narrow trait, [`Store`]; backends `local` (`file://`), `memory`, `s3` and
+//! `cloud` (`gs://`, `az://`); decorators `limit`, `retry` and `meter`
 //! around them, put together by [`open`]. Every backend and decorator passes one conformance suite. [`probe`] finds out
 //! whether a store's put-if-absent can be trusted.
 
 pub mod address;
+pub mod cloud;
+pub mod doctor;
 pub mod error;
 pub mod limit;
 pub mod local;
@@ -21,6 +24,7 @@ mod transport;
 pub mod world;
 
 pub use address::Address;
+pub use cloud::{CloudLocation, CloudOptions};
 pub use error::{StoreError, StoreErrorKind};
 pub use limit::{Limit, LimitSettings};
 pub use local::{LocalOptions, LocalStore};

@@ -74,6 +74,11 @@ impl LocalStore {
         self.disk.tree.root()
     }
 
+    /// The kind of network file system that it lies on.
+    pub fn network_file_system(&self) -> Option<&'static str> {
+        space::network(self.root()).ok().flatten()
+    }
+
     /// Runs `work` where it may block; `Err` when the runtime is shutting down.
     async fn blocking<T: Send + 'static>(
         &self,

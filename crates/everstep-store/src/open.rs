@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::address::Address;
+use crate::cloud::{CloudOptions, CloudStore};
 use crate::limit::{Limit, LimitSettings};
 use crate::local::{LocalOptions, LocalStore};
 use crate::memory::MemoryStore;
@@ -16,6 +17,8 @@ use crate::{Store, StoreError, World};
 pub struct StoreOptions {
     /// Credentials, endpoint and the like of `s3://`.
     pub s3: S3Options,
+    /// Credentials, endpoint and the like of `gs://` and `az://`.
+    pub cloud: CloudOptions,
     /// Accept a directory on a network file system.
     pub allow_network_fs: bool,
     /// When to try again.
@@ -44,6 +47,10 @@ pub async fn open(
         Address::S3 { bucket, root } => {
             let location = S3Location { bucket, root };
             let backend = S3Store::open(location, options.s3.clone(), world.clone()).await?;
+            Ok(decorate(backend, options, world))
+        }
+        Address::Cloud(location) => {
+            let backend = CloudStore::open(location, options.cloud.clone(), world.clone()).await?;
             Ok(decorate(backend, options, world))
         }
     }

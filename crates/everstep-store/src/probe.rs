@@ -8,7 +8,7 @@ use everstep_format::key::{Key, Prefix};
 use futures::future::join_all;
 
 use crate::store::list_all;
-use crate::{Create, Span, Store, StoreError, World};
+use crate::{Create, Deleted, Listed, Span, Store, StoreError, StoreErrorKind, World};
 
 /// How hard to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub struct ProbeReport {
     pub rounds: Vec<Round>,
     /// The result.
     pub verdict: Verdict,
+    /// Keys that stay because deleting is not allowed; anybody who may can delete them.
+    pub left: Vec<Key>,
 }
 
 impl fmt::Display for Verdict {
@@ -76,10 +78,10 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Races creates on fresh keys below `probe/`, reads and lists them back, and removes them.
+/// Races creates on fresh keys below `probe/`, reads and lists them back, and removes them, if that is allowed.
 ///
 /// # Errors
-/// When the store refuses a write, read, listing or delete outright. Lost answers are no error: see [`Verdict`].
+/// When the store refuses a write, read or listing outright. Lost answers are no error: see [`Verdict`].
 pub async fn probe(
     store: &dyn Store,
     world: &dyn World,
@@ -89,8 +91,7 @@ pub async fn probe(
     let raced = probe.race().await;
     let cleaned = probe.clean_up().await;
     let report = raced?;
-    cleaned?;
-    Ok(report)
+    Ok(ProbeReport { left: cleaned?, ..report })
 }
 
 struct Probe<'a> {
@@ -112,7 +113,7 @@ impl Probe<'_> {
             }
         }
         let verdict = self.judge(&rounds);
-        Ok(ProbeReport { rounds, verdict })
+        Ok(ProbeReport { rounds, verdict, left: Vec::new() })
     }
 
     fn most_rounds(&self) -> u32 {
@@ -177,7 +178,7 @@ impl Probe<'_> {
         match self.store.get(key, Span::Whole).await {
             Ok(object) if object.bytes == body => Ok(None),
             Ok(_) => Ok(Some(format!("{key} does not hold the winner's bytes {when}"))),
-            Err(error) if error.kind == crate::StoreErrorKind::NotFound => {
+            Err(error) if error.kind == StoreErrorKind::NotFound => {
                 Ok(Some(format!("{key} cannot be read {when}")))
             }
             Err(error) => Err(error),
@@ -194,10 +195,25 @@ impl Probe<'_> {
         body
     }
 
-    async fn clean_up(&self) -> Result<(), StoreError> {
-        let keys: Vec<Key> = (0..self.most_rounds()).map(|number| Key::probe(self.id, number)).collect();
-        let results = self.store.delete(&keys).await?;
-        results.into_iter().try_for_each(|deleted| deleted.result)
+    /// Removes what it wrote. Those who train need no permission to delete: what they may not delete is told.
+    async fn clean_up(&self) -> Result<Vec<Key>, StoreError> {
+        let mine =
+            |listed: &Listed| (0..self.most_rounds()).any(|number| listed.key == Key::probe(self.id, number));
+        let listed = list_all(self.store, &Prefix::probes()).await?;
+        let keys: Vec<Key> = listed.into_iter().filter(mine).map(|listed| listed.key).collect();
+        let denied = |error: &StoreError| error.kind == StoreErrorKind::Denied;
+        let results = match self.store.delete(&keys).await {
+            Err(error) if denied(&error) => return Ok(keys),
+            results => results?,
+        };
+        let mut left = Vec::new();
+        for Deleted { key, result } in results {
+            match result {
+                Err(error) if denied(&error) => left.push(key),
+                result => result?,
+            }
+        }
+        Ok(left)
     }
 }
 

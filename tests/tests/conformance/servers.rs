@@ -1,13 +1,17 @@
-//! S3: the stub, ministack and Ceph conform; rclone, and a stub like it, are refused by the probe.
+//! S3: the stub, ministack and Ceph conform; rclone, and a stub like it, are refused by the probe. Azure and Google: Azurite
+//! and the stub conform.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use everstep_sim::s3_stub::{S3Stub, StubSettings};
+use everstep_store::cloud::{Cloud, CloudOptions};
 use everstep_store::s3::{Keys, S3Options};
 use everstep_store::{ProbeSettings, Store, SystemWorld, Verdict, probe};
 use everstep_tests::conformance::every_store_conforms;
-use everstep_tests::servers::{Server, ministack, open, radosgw, rclone, reaching};
+use everstep_tests::servers::{
+    Server, azurite, google_options, ministack, open, open_cloud, radosgw, rclone, reaching,
+};
 use futures::FutureExt as _;
 
 async fn server_conforms(server: &'static Server) {
@@ -44,6 +48,31 @@ async fn ministack_conforms() {
 #[tokio::test]
 async fn ceph_radosgw_conforms() {
     server_conforms(radosgw()).await;
+}
+
+/// As [`conforms`], in one container or bucket.
+async fn cloud_conforms(cloud: Cloud, bucket: &str, options: &CloudOptions) {
+    let checks = AtomicU32::new(0);
+    every_store_conforms(&|| {
+        let root = format!("check {}", checks.fetch_add(1, Ordering::Relaxed));
+        async move { Arc::new(open_cloud(cloud, (bucket, &root), options.clone()).await) as Arc<dyn Store> }
+            .boxed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn azurite_conforms() {
+    let server = azurite();
+    cloud_conforms(Cloud::Azure, &server.container(), &server.options()).await;
+}
+
+#[tokio::test]
+async fn googles_stub_conforms() {
+    let google = StubSettings { google: true, page_keys: 300, ..StubSettings::default() };
+    let stub = S3Stub::with(google);
+    cloud_conforms(Cloud::Google, "bucket", &google_options(&stub)).await;
+    assert!(stub.seen().iter().all(|request| !request.is_multipart()));
 }
 
 async fn is_refused(store: &dyn Store) {

@@ -39,6 +39,22 @@ async fn a_batch_delete_is_hashed_the_old_way_that_every_store_knows() {
 }
 
 #[tokio::test]
+async fn a_store_without_batch_deletes_is_asked_key_by_key_from_then_on() {
+    let stub = S3Stub::with(StubSettings { no_batch_delete: true, ..StubSettings::default() });
+    let store = bare(options(&stub)).await;
+    for round in 1..=2 {
+        stub.store("bucket", key(1).as_str(), "x");
+        stub.rule(Rule::on(Method::DELETE, Action::Refuse(403, "AccessDenied")).at(key(3).as_str()).times(1));
+        let results = store.delete(&[key(1), key(2), key(3)]).await.unwrap();
+        let kinds: Vec<_> =
+            results.iter().map(|deleted| deleted.result.as_ref().err().map(|error| error.kind)).collect();
+        assert_eq!(kinds, [None, None, Some(StoreErrorKind::Denied)]);
+        assert!(stub.objects("bucket").is_empty());
+        assert_eq!(stub.seen().len(), 1 + 3 * round, "the batch was tried once");
+    }
+}
+
+#[tokio::test]
 async fn a_listing_that_says_more_but_not_where_is_an_error_and_no_loop() {
     let stub = S3Stub::start();
     let endless = "<ListBucketResult><IsTruncated>true</IsTruncated>\

@@ -5,6 +5,7 @@
 mod answers;
 mod child;
 mod clocks;
+mod clouds;
 mod compatible;
 mod credentials;
 mod crowd;

@@ -35,6 +35,14 @@ fn bulk_bodies_go_unsigned_over_https_with_a_trusted_certificate() {
 }
 
 #[test]
+fn a_profile_may_name_the_trusted_certificates() {
+    let stub = stub(false);
+    let child = child(&stub).file("ca.pem", stub.authority().unwrap());
+    let config = format!("[default]\nca_bundle = {}\n", child.home().join("ca.pem").display());
+    child.file(".aws/config", &config).run().wrote();
+}
+
+#[test]
 fn a_store_that_wants_signed_bodies_is_asked_once_per_store() {
     let stub = stub(true);
     trusting(&stub).run().wrote();

@@ -1,6 +1,7 @@
 //! Buckets and what is in them.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::time::SystemTime;
 
@@ -57,9 +58,18 @@ pub(super) fn answer(shared: &Shared, seen: &Seen, body: Bytes) -> Reply {
     let call = Call { bucket, key, seen, shared };
     match (&seen.method, key) {
         (&Method::GET, "") => call.list(&state),
+        (&Method::POST, "") if shared.settings.google || shared.settings.no_batch_delete => {
+            error(501, "NotImplemented", "")
+        }
         (&Method::POST, "") if seen.query.contains("delete") => call.delete(&mut state, &body),
         (&Method::PUT, key) if !key.is_empty() => call.put(&mut state, body, now),
         (&Method::GET | &Method::HEAD, _) => call.get(&state),
+        (&Method::DELETE, key)
+            if shared.settings.google
+                && !state.objects.0.contains_key(&(bucket.to_owned(), key.to_owned())) =>
+        {
+            error(404, "NoSuchKey", "")
+        }
         (&Method::DELETE, _) => {
             state.objects.0.remove(&(bucket.to_owned(), key.to_owned()));
             text(204, "")
@@ -78,12 +88,19 @@ struct Call<'a> {
 impl Call<'_> {
     fn put(&self, state: &mut State, body: Bytes, now: SystemTime) -> Reply {
         let there = state.objects.0.contains_key(&(self.bucket.to_owned(), self.key.to_owned()));
-        let only_if_absent = self.seen.header("if-none-match") == Some("*");
-        if only_if_absent && there && !self.shared.settings.ignore_conditions {
-            return error(412, "PreconditionFailed", "<Condition>If-None-Match</Condition>");
+        let condition = if self.shared.settings.google {
+            self.seen.header("x-goog-if-generation-match") == Some("0")
+        } else {
+            self.seen.header("if-none-match") == Some("*")
+        };
+        if condition && there && !self.shared.settings.ignore_conditions {
+            return error(412, "PreconditionFailed", "");
         }
+        let tag = entity_tag(&body);
         state.objects.store(self.bucket, self.key, body, now);
-        text(200, "")
+        let mut reply = text(200, "");
+        reply.headers_mut().insert("etag", tag);
+        reply
     }
 
     fn get(&self, state: &State) -> Reply {
@@ -96,6 +113,7 @@ impl Call<'_> {
         };
         let modified = HeaderValue::from_str(&http_date(stored.modified)).expect("a date is a header value");
         reply.headers_mut().insert("last-modified", modified);
+        reply.headers_mut().insert("etag", entity_tag(&stored.bytes));
         reply
     }
 
@@ -141,6 +159,13 @@ impl Call<'_> {
             &format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<DeleteResult>{results}</DeleteResult>"),
         )
     }
+}
+
+/// Any text that differs where bodies do will do.
+fn entity_tag(body: &Bytes) -> HeaderValue {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    HeaderValue::from_str(&format!("\"{:016x}\"", hasher.finish())).expect("digits are a header value")
 }
 
 fn contents(key: &str, stored: &Stored) -> String {

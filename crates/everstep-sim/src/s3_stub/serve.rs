@@ -144,6 +144,10 @@ fn perform(shared: &Shared, seen: &Seen, body: Bytes) -> Reply {
 fn refusal(shared: &Shared, seen: &Seen) -> Option<Reply> {
     let settings = &shared.settings;
     let now = (settings.clock)();
+    if settings.google {
+        let token = seen.header("authorization");
+        return (token != Some("Bearer stub-token")).then(|| error(401, "AuthenticationRequired", ""));
+    }
     let Some(key) = seen.access_key() else { return Some(error(403, "AccessDenied", "")) };
     match shared.state().tokens.use_key(key, now, settings.requests_per_key) {
         Some(true) => {}

@@ -28,6 +28,10 @@ pub struct StubSettings {
     pub lifetime: Duration,
     /// Requests after which a minted key counts as expired, whatever the clock says.
     pub requests_per_key: Option<u32>,
+    /// Knows no batch delete, as some compatible stores do not.
+    pub no_batch_delete: bool,
+    /// Is Google's XML API instead: bearer tokens, `x-goog-if-generation-match`, entity tags, no batch delete.
+    pub google: bool,
     /// Speaks TLS.
     pub tls: bool,
     /// The clock: for `Date`, the age of signatures, and expiry.
@@ -47,6 +51,8 @@ impl Default for StubSettings {
             ignore_conditions: false,
             lifetime: Duration::from_secs(3600),
             requests_per_key: None,
+            no_batch_delete: false,
+            google: false,
             tls: false,
             clock: Arc::new(SystemTime::now),
         }

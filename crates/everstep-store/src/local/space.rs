@@ -39,12 +39,17 @@ pub(super) fn free(path: &Path) -> Result<u64, Failure> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
+/// The kind of network file system that `root` is or will be on.
+pub(super) fn network(root: &Path) -> Result<Option<&'static str>, Failure> {
+    let at = existing(root)?;
+    let stat = statfs(at).map_err(|e| Failure::new(e, "look at", at))?;
+    Ok(network_name(stat.f_type))
+}
+
 /// Refuses a root on a network file system.
 pub(super) fn refuse_network(root: &Path) -> Result<(), StoreError> {
-    let failed = |failure: Failure| failure.into_error("open", root.display(), 0);
-    let at = existing(root).map_err(failed)?;
-    let stat = statfs(at).map_err(|e| failed(Failure::new(e, "look at", at)))?;
-    match network_name(stat.f_type) {
+    let found = network(root).map_err(|failure| failure.into_error("open", root.display(), 0))?;
+    match found {
         None => Ok(()),
         Some(name) => Err(StoreError::new(StoreErrorKind::Invalid, "open", root.display(), refusal(name))),
     }

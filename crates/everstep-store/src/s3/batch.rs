@@ -1,6 +1,7 @@
 //! Listing and batch deletes.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use aws_sdk_s3::config::interceptors::BeforeTransmitInterceptorContextMut;
@@ -11,6 +12,7 @@ use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
 use aws_sdk_s3::types::{Delete, Object as S3Object, ObjectIdentifier};
 use aws_smithy_types::base64;
 use everstep_format::key::{Key, Prefix};
+use futures::stream::{self, StreamExt as _};
 use md5::{Digest, Md5};
 
 use super::errors::{Failure, kind_of_key};
@@ -18,6 +20,8 @@ use super::{S3Store, watched};
 use crate::transport::body::Progress;
 use crate::{Deleted, Listed, Page, StoreError, StoreErrorKind};
 
+/// Requests in flight of a delete without batches.
+const SINGLE_DELETES: usize = 16;
 /// Keys in one DeleteObjects.
 pub(super) const DELETE_KEYS: usize = 1000;
 
@@ -45,6 +49,37 @@ impl S3Store {
             }
         }
         Ok(page)
+    }
+
+    /// Deletes up to [`DELETE_KEYS`] keys, one by one where the store knows no batches.
+    pub(super) async fn delete_batch(&self, keys: &[Key]) -> Result<Vec<Deleted>, StoreError> {
+        if !self.single_deletes.load(Ordering::Relaxed) {
+            match self.authorised(|| self.try_delete(keys)).await {
+                Err(failure) if failure.status == Some(501) => {
+                    self.single_deletes.store(true, Ordering::Relaxed);
+                }
+                results => {
+                    let first = keys.first().map_or("", Key::as_str);
+                    return results.map_err(|failure| self.error(failure, "delete", first));
+                }
+            }
+        }
+        let keys = keys.to_vec();
+        let delete = |key: Key| async move { Deleted { result: self.delete_one(&key).await, key } };
+        Ok(stream::iter(keys).map(delete).buffered(SINGLE_DELETES).collect().await)
+    }
+
+    async fn delete_one(&self, key: &Key) -> Result<(), StoreError> {
+        let try_one = || async {
+            let progress = Progress::default();
+            let request = self.client.delete_object().bucket(&self.location.bucket);
+            let request = request.key(self.location.root.key(key));
+            watched(self, &progress, request.send()).await.map(|_| ())
+        };
+        match self.authorised(try_one).await {
+            Err(failure) if failure.code == "NoSuchKey" => Ok(()),
+            result => result.map_err(|failure| self.error(failure, "delete", key.as_str())),
+        }
     }
 
     /// One try at deleting up to [`DELETE_KEYS`] keys.

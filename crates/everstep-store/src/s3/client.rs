@@ -25,7 +25,7 @@ use super::credentials::{
     Cached, CredentialCache, METADATA_ATTEMPTS, METADATA_LIMIT, Reach, Source, shared, usual_sources,
 };
 use super::options::{S3Credentials, S3Location, S3Options, invalid};
-use crate::transport::network::Network;
+use crate::transport::network::{CA_BUNDLE, Network, bundle_of_environment};
 use crate::{StoreError, World};
 
 /// The region that is signed for when an endpoint of one's own names none.
@@ -38,6 +38,10 @@ pub(super) struct Connected {
     pub(super) client: Client,
     /// The credentials that it signs with.
     pub(super) credentials: Arc<CredentialCache>,
+    /// The region that is signed for.
+    pub(super) region: String,
+    /// Whether the bucket goes into the path.
+    pub(super) path_style: bool,
     /// The endpoint, unless it is the vendor's.
     pub(super) endpoint: Option<String>,
     /// Whether bodies are protected on their way.
@@ -57,9 +61,14 @@ pub(super) struct Connect<'a> {
 impl Connect<'_> {
     /// Resolves every setting, and fetches credentials, so that a wrong setting is told at once.
     pub(super) async fn run(&self) -> Result<Connected, StoreError> {
-        let network = Network::load(&self.location.url())?;
-        let reach = reach(&network, self.world);
+        let environment = bundle_of_environment();
+        let network = Network::load(&self.location.url(), environment.as_deref())?;
         let config = self.load_config(&network).await;
+        let network = match configured(&config, CA_BUNDLE, "ca_bundle").filter(|_| environment.is_none()) {
+            Some(of_profile) => Network::load(&self.location.url(), Some(&of_profile))?,
+            None => network,
+        };
+        let reach = reach(&network, self.world);
         let endpoint = self.endpoint(&config)?;
         let region = match self.configured_region(&reach).await {
             Some(region) => region,
@@ -67,15 +76,16 @@ impl Connect<'_> {
         };
         let credentials = self.credentials(&region, reach);
         credentials.current().await?;
+        let path_style = self.path_style(endpoint.is_some());
         let mut builder = self
             .base_config(&config, &network)
-            .region(region)
+            .region(region.clone())
             .credentials_provider(Cached(Arc::clone(&credentials)))
-            .force_path_style(self.path_style(endpoint.is_some()));
+            .force_path_style(path_style);
         builder.set_endpoint_url(endpoint.clone());
         let client = Client::from_conf(builder.build());
         let https = endpoint.as_ref().is_none_or(|url| url.starts_with("https://"));
-        Ok(Connected { client, credentials, endpoint, https })
+        Ok(Connected { client, credentials, region: region.to_string(), path_style, endpoint, https })
     }
 
     /// Environment and profile, but no credentials. Without any region the loader would ask the metadata service for
@@ -189,10 +199,14 @@ impl Connect<'_> {
 }
 
 fn configured_endpoint(config: &SdkConfig) -> Option<String> {
-    let key =
-        ServiceConfigKey::builder().service_id("S3").env("AWS_ENDPOINT_URL").profile("endpoint_url").build();
-    let of_s3 = config.service_config().zip(key.ok()).and_then(|(service, key)| service.load_config(key));
+    let of_s3 = configured(config, "AWS_ENDPOINT_URL", "endpoint_url");
     of_s3.or_else(|| config.endpoint_url().map(str::to_owned))
+}
+
+/// What environment or profile say for S3.
+fn configured(config: &SdkConfig, variable: &str, field: &str) -> Option<String> {
+    let key = ServiceConfigKey::builder().service_id("S3").env(variable).profile(field).build();
+    config.service_config().zip(key.ok()).and_then(|(service, key)| service.load_config(key))
 }
 
 fn reach(network: &Network, world: &Arc<dyn World>) -> Reach {

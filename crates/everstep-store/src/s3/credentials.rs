@@ -87,6 +87,15 @@ pub(super) fn usual_sources(profile: Option<&str>, reach: &Reach) -> Vec<Source>
     ]
 }
 
+/// Where credentials came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The source that gave them.
+    pub(crate) source: String,
+    /// Those asked before it, each with why it gave none.
+    pub(crate) before: Vec<String>,
+}
+
 /// Credentials, kept and refreshed: one fetch at a time, whoever asks.
 pub(super) struct CredentialCache {
     sources: Vec<Source>,
@@ -105,6 +114,7 @@ struct State {
 
 struct Held {
     credentials: Credentials,
+    origin: Origin,
     refresh_at: Option<SystemTime>,
 }
 
@@ -130,6 +140,11 @@ impl CredentialCache {
         }
     }
 
+    /// Where the credentials at hand came from.
+    pub(super) async fn origin(&self) -> Option<Origin> {
+        self.state.lock().await.held.as_ref().map(|held| held.origin.clone())
+    }
+
     /// Forgets credentials that the store called expired.
     pub(super) async fn reject(&self, used: &Credentials) {
         let mut state = self.state.lock().await;
@@ -142,10 +157,10 @@ impl CredentialCache {
     async fn refresh(&self, state: &mut State) -> Result<Credentials, StoreError> {
         let had = state.held.is_some() || state.rejected.is_some();
         match self.fetch(had, state.rejected.as_ref()).await {
-            Ok(credentials) => {
+            Ok((credentials, origin)) => {
                 let refresh_at = credentials.expiry().map(|expiry| self.refresh_time(expiry));
                 *state = State {
-                    held: Some(Held { credentials: credentials.clone(), refresh_at }),
+                    held: Some(Held { credentials: credentials.clone(), origin, refresh_at }),
                     ..State::default()
                 };
                 Ok(credentials)
@@ -170,7 +185,11 @@ impl CredentialCache {
     }
 
     /// Tries the sources in order, until one gives credentials or fails in a way that is not "none here".
-    async fn fetch(&self, had: bool, rejected: Option<&Credentials>) -> Result<Credentials, StoreError> {
+    async fn fetch(
+        &self,
+        had: bool,
+        rejected: Option<&Credentials>,
+    ) -> Result<(Credentials, Origin), StoreError> {
         let mut tried = Vec::new();
         for source in &self.sources {
             match source.fetch(&*self.world).await {
@@ -178,7 +197,9 @@ impl CredentialCache {
                     let why = "the store calls these credentials expired, and no newer ones were given";
                     return Err(failed(had, &format!("{}: {why}", source.name)));
                 }
-                Ok(credentials) => return Ok(credentials),
+                Ok(credentials) => {
+                    return Ok((credentials, Origin { source: source.name.clone(), before: tried }));
+                }
                 Err(none @ CredentialsError::CredentialsNotLoaded(_)) => {
                     tried.push(format!("{}: {}", source.name, chain(&none)));
                 }

@@ -8,6 +8,7 @@ mod client;
 mod credentials;
 mod errors;
 mod get;
+mod inspect;
 mod options;
 mod put;
 
@@ -36,11 +37,15 @@ use crate::{Class, Create, Deleted, Object, Page, Payload, Span, Store, StoreErr
 pub struct S3Store {
     client: Client,
     credentials: Arc<CredentialCache>,
+    region: String,
+    path_style: bool,
     endpoint: Option<String>,
     location: S3Location,
     options: S3Options,
     world: Arc<dyn World>,
     unsigned_bulk: AtomicBool,
+    /// The store has said that it knows no batch delete.
+    single_deletes: AtomicBool,
 }
 
 impl S3Store {
@@ -55,9 +60,21 @@ impl S3Store {
     ) -> Result<Self, StoreError> {
         options.check(&location)?;
         let connect = Connect { location: &location, options: &options, world: &world };
-        let Connected { client, credentials, endpoint, https } = connect.run().await?;
+        let Connected { client, credentials, region, path_style, endpoint, https } = connect.run().await?;
         let unsigned_bulk = AtomicBool::new(https && options.unsigned_bulk);
-        Ok(Self { client, credentials, endpoint, location, options, world, unsigned_bulk })
+        let single_deletes = AtomicBool::new(false);
+        Ok(Self {
+            client,
+            credentials,
+            region,
+            path_style,
+            endpoint,
+            location,
+            options,
+            world,
+            unsigned_bulk,
+            single_deletes,
+        })
     }
 
     fn may_leave_unsigned(&self) -> bool {
@@ -147,9 +164,7 @@ impl Store for S3Store {
     async fn delete(&self, keys: &[Key]) -> Result<Vec<Deleted>, StoreError> {
         let mut all = Vec::with_capacity(keys.len());
         for batch in keys.chunks(DELETE_KEYS) {
-            let results = self.authorised(|| self.try_delete(batch)).await;
-            let first = batch.first().map_or("", Key::as_str);
-            all.extend(results.map_err(|failure| self.error(failure, "delete", first))?);
+            all.extend(self.delete_batch(batch).await?);
         }
         Ok(all)
     }

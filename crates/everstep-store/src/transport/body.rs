@@ -18,7 +18,7 @@ use http_body::{Body, Frame, SizeHint};
 use crate::{Payload, World};
 
 /// Bytes handed to the connection at a time; small, so that a slow link still shows progress.
-const FRAME_BYTES: usize = 64 * 1024;
+pub(crate) const FRAME_BYTES: usize = 64 * 1024;
 /// Looks at the progress per idle time.
 const LOOKS: u32 = 4;
 

@@ -15,7 +15,12 @@ use crate::{StoreError, StoreErrorKind};
 /// Idle connections are kept shorter than stores keep them, so that a request seldom meets one that is just closing.
 const POOL_IDLE: Duration = Duration::from_secs(15);
 /// A file of certificates that replaces the system's.
-const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
+pub(crate) const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
+
+/// The bundle that the environment names.
+pub(crate) fn bundle_of_environment() -> Option<String> {
+    std::env::var(CA_BUNDLE).ok().filter(|path| !path.is_empty())
+}
 
 /// Certificates and proxy.
 #[derive(Debug, Clone)]
@@ -25,14 +30,14 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// What the environment says; `address` is named in errors.
+    /// Trusts the certificates in `bundle`, else those of the system; `address` is named in errors.
     ///
     /// # Errors
     /// Invalid for a bundle that cannot be used.
-    pub(crate) fn load(address: &str) -> Result<Self, StoreError> {
-        let trusted = match std::env::var(CA_BUNDLE) {
-            Ok(path) if !path.is_empty() => trust_store(address, &path)?,
-            _ => TrustStore::default(),
+    pub(crate) fn load(address: &str, bundle: Option<&str>) -> Result<Self, StoreError> {
+        let trusted = match bundle {
+            Some(path) => trust_store(address, path)?,
+            None => TrustStore::default(),
         };
         let refuse = |what: String| invalid(address, format!("{CA_BUNDLE}: {what}"));
         let tls = TlsContext::builder()
