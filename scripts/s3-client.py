@@ -4,6 +4,9 @@ create BUCKET      makes a bucket
 keys BUCKET        prints [[key, bytes], ...] as JSON, keys as they are stored
 get BUCKET KEY     writes the object's bytes to standard output
 put BUCKET KEY     stores standard input
+policy BUCKET JSON      sets the bucket's policy
+lifecycle BUCKET JSON   sets the bucket's rules
+versions BUCKET         keeps old versions from now on
 
 Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
 
@@ -37,6 +40,12 @@ def main(url, command, bucket, key=None):
         sys.stdout.buffer.write(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
     elif command == "put":
         s3.put_object(Bucket=bucket, Key=key, Body=sys.stdin.buffer.read())
+    elif command == "policy":
+        s3.put_bucket_policy(Bucket=bucket, Policy=key)
+    elif command == "lifecycle":
+        s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration=json.loads(key))
+    elif command == "versions":
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     else:
         sys.exit(__doc__)
 

@@ -1,6 +1,7 @@
 //! Real servers for tests, of S3 and of Azure: each is started once per test process, on free ports of 127.0.0.1 with a folder of its own,
 //! and ends with that process, however that ends.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ const START: Duration = Duration::from_secs(120);
 pub struct Server {
     /// Its endpoint.
     pub url: String,
+    folder: PathBuf,
+    users: Mutex<BTreeMap<String, Keys>>,
     buckets: AtomicU32,
     /// Holds the pipe whose end stops the server.
     _process: Mutex<Child>,
@@ -149,7 +152,13 @@ impl Server {
             .expect("bash runs scripts");
         wait_until_it_listens(port, &mut process, &folder);
         let url = format!("http://127.0.0.1:{port}");
-        Self { url, buckets: AtomicU32::new(0), _process: Mutex::new(process) }
+        Self {
+            url,
+            folder,
+            users: Mutex::default(),
+            buckets: AtomicU32::new(0),
+            _process: Mutex::new(process),
+        }
     }
 
     /// Makes a bucket that nobody else uses.
@@ -170,6 +179,29 @@ impl Server {
                 expires: None,
             },
         )
+    }
+
+    /// The keys of a user of radosgw, made on first use.
+    ///
+    /// # Panics
+    /// On another server.
+    pub fn user(&self, name: &str) -> Keys {
+        let mut users = self.users.lock().expect("no test panicked while making a user");
+        let make = || {
+            let access_key = format!("EVERSTEP{}", name.to_uppercase());
+            let keys =
+                Keys { access_key, secret_key: format!("secret-of-{name}"), token: None, expires: None };
+            let mut command = Command::new("radosgw-admin");
+            command.arg("-c").arg(self.folder.join("ceph.conf")).args(["-n", "client.rgw", "user", "create"]);
+            command.args([format!("--uid={name}"), format!("--display-name={name}")]);
+            command.args([
+                format!("--access-key={}", keys.access_key),
+                format!("--secret-key={}", keys.secret_key),
+            ]);
+            output(command);
+            keys
+        };
+        users.entry(name.to_owned()).or_insert_with(make).clone()
     }
 
     /// A bare store below `root` of `bucket`.
@@ -222,7 +254,7 @@ fn python(script: &str) -> Command {
 }
 
 fn output(mut command: Command) -> Vec<u8> {
-    let done = command.output().expect("python runs");
+    let done = command.output().expect("the command starts");
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
     done.stdout
 }

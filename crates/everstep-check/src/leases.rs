@@ -2,15 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
+use bytes::Bytes;
 use everstep_format::id::AttemptId;
 use everstep_format::key::{Key, StoredKind};
 use everstep_format::lease::{Lease, LeaseEnd};
-use everstep_store::{Listed, Span, Store};
+use everstep_store::{Listed, Store};
 
 use crate::CheckError;
 use crate::garbage::Inventory;
 use crate::history::Standing;
-use crate::reading::{Got, get};
+use crate::reading::{Got, get_control};
 use crate::report::{Finding, Hurt};
 
 /// What became of each attempt.
@@ -40,7 +41,7 @@ impl Leases {
             match kind {
                 StoredKind::Lease(id) => {
                     // One that has vanished was collected: it had ended.
-                    let Got::Bytes(bytes) = get(store, key, Span::Whole).await? else { continue };
+                    let Some(bytes) = leases.read(store, key).await? else { continue };
                     match Lease::from_bytes(&bytes, id) {
                         Ok(lease) => leases.judge(key, &lease, (ended.contains(&id), standings)),
                         Err(error) => {
@@ -49,7 +50,7 @@ impl Leases {
                     }
                 }
                 StoredKind::LeaseEnd(id) => {
-                    let Got::Bytes(bytes) = get(store, key, Span::Whole).await? else { continue };
+                    let Some(bytes) = leases.read(store, key).await? else { continue };
                     if let Err(error) = LeaseEnd::from_bytes(&bytes, id) {
                         let advice =
                             "the lease counts as ended all the same: the presence of its end decides";
@@ -60,6 +61,19 @@ impl Leases {
             }
         }
         Ok(leases)
+    }
+
+    /// The bytes of a lease or an end; one that is beyond every limit is told and not read.
+    async fn read(&mut self, store: &dyn Store, key: &Key) -> Result<Option<Bytes>, CheckError> {
+        match get_control(store, key).await? {
+            Got::Bytes(bytes) => return Ok(Some(bytes)),
+            Got::WrongSize(found) => {
+                let finding = Finding::damage(key, "it is damaged").expect("a small JSON object", found);
+                self.findings.push(finding.advise(damaged(key)));
+            }
+            Got::Missing => {}
+        }
+        Ok(None)
     }
 
     fn judge(&mut self, key: &Key, lease: &Lease, (ended, standings): (bool, &Standings)) {

@@ -43,6 +43,7 @@
 //! through your runtime's `spawn_blocking`.
 
 mod checkpoint;
+pub mod doctor;
 mod error;
 mod lease;
 mod member;

@@ -31,10 +31,10 @@ pub(crate) struct Engine {
 }
 
 /// What a repository needs of the outside world.
-type Outside = (Arc<dyn Store>, Arc<dyn World>);
+pub(crate) type Outside = (Arc<dyn Store>, Arc<dyn World>);
 
 impl Engine {
-    fn new(options: &Options) -> Result<Self, Error> {
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = options.threads.unwrap_or(cores).max(1);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -51,8 +51,13 @@ impl Engine {
         Ok(Self { runtime, pool, options: options.clone() })
     }
 
-    fn open_store(&self, address: &str) -> Result<Outside, Error> {
-        let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    /// Clock and randomness of this machine.
+    pub(crate) fn world() -> Arc<dyn World> {
+        Arc::new(SystemWorld::new())
+    }
+
+    pub(crate) fn open_store(&self, address: &str) -> Result<Outside, Error> {
+        let world = Self::world();
         let store =
             self.runtime.block_on(everstep_store::open(address, &self.options.store, world.clone()))?;
         Ok((store, world))
@@ -60,7 +65,8 @@ impl Engine {
 }
 
 impl Repository {
-    /// Makes a repository at `address` (`file:///path`, a plain path, `s3://bucket/prefix`, `memory://name`). The store
+    /// Makes a repository at `address` (`file:///path`, a plain path, `s3://bucket/prefix`, `gs://bucket/prefix`,
+    /// `az://container/prefix`, `memory://name`). The store
     /// is probed first: its put-if-absent must be atomic, or `init.single_writer` be asked for.
     ///
     /// # Errors

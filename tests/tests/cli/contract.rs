@@ -123,7 +123,7 @@ fn every_verb_explains_itself() {
     help.expect_code(0);
     for verb in [
         "init", "import", "ls", "show", "tensors", "verify", "export", "cat", "pin", "unpin", "pins",
-        "resolve",
+        "resolve", "doctor",
     ] {
         assert!(help.stdout.contains(verb));
         assert!(tool.run(&[verb, "--help"]).expect_code(0).stdout.contains("Usage"));

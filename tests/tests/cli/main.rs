@@ -3,6 +3,7 @@
 mod contract;
 mod damage;
 mod hostile;
+mod doctor;
 mod interrupted;
 mod looking;
 mod names;

@@ -12,6 +12,7 @@ mod crowd;
 mod endpoints;
 mod faults;
 mod keys;
+mod permissions;
 mod stores;
 mod tls;
 mod whole;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 const AFTER_HELP: &str = "\
-URL names a repository: s3://bucket/prefix, file:///path or a plain path.
+URL names a repository: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, file:///path or a plain path.
 With EVERSTEP_REPOSITORY set, URL may be left out.
 
 REF names a checkpoint: RUN (its latest), RUN@latest, RUN@step=N, RUN@ordinal=K,
@@ -16,7 +16,10 @@ Exit status: 0 fine, 1 damage found, 2 usage, 3 store unreachable or access deni
 130 interrupted.
 
 Credentials for s3:// come from the usual places: environment, profile (static keys,
-SSO, assumed roles, credential_process), web identity, container, instance metadata.";
+SSO, assumed roles, credential_process), web identity, container, instance metadata;
+for gs:// from GOOGLE_SERVICE_ACCOUNT, GOOGLE_APPLICATION_CREDENTIALS, gcloud, instance
+metadata; for az:// from AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, client secret,
+workload identity, managed identity.";
 
 /// Look into an Everstep repository of training checkpoints: list, show, verify, import, export.
 #[derive(Debug, Parser)]
@@ -43,9 +46,12 @@ pub(crate) struct StoreArgs {
     /// Region of the bucket
     #[arg(long, global = true, value_name = "REGION")]
     pub(crate) region: Option<String>,
-    /// Address of an S3-compatible store (also AWS_ENDPOINT_URL_S3)
+    /// Address of an S3-compatible store (also AWS_ENDPOINT_URL_S3), or of another endpoint of Google or Azure
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) endpoint_url: Option<String>,
+    /// Azure storage account (also AZURE_STORAGE_ACCOUNT_NAME)
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) account: Option<String>,
     /// Allow an endpoint without TLS: whoever is on the path can read, and change what is not hashed
     #[arg(long, global = true)]
     pub(crate) allow_http: bool,
@@ -81,6 +87,8 @@ pub(crate) enum Command {
     Pins(PinsArgs),
     /// Find out what became of an attempt whose outcome was unknown, and settle it if nobody else does
     Resolve(ResolveArgs),
+    /// Look at a store: credentials, permissions, clock, atomic creates, rules that would delete checkpoints
+    Doctor(DoctorArgs),
 }
 
 /// `init`
@@ -96,6 +104,23 @@ pub(crate) struct InitArgs {
     /// Elements of a chunk at most, a power of two pays [default: 2097152]
     #[arg(long, value_name = "N")]
     pub(crate) block_elements: Option<u64>,
+}
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Where a repository is, or is to be
+    #[arg(value_name = "URL", env = "EVERSTEP_REPOSITORY")]
+    pub(crate) url: String,
+    /// Test whether two hosts see each other's objects at once: start this on one host, then --echo on the other
+    #[arg(long, value_name = "NAME", conflicts_with = "echo")]
+    pub(crate) listen: Option<String>,
+    /// The other half of --listen, under the same name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) echo: Option<String>,
+    /// Seconds to wait for the other host's next object
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) patience: u64,
 }
 
 /// `import`

@@ -49,6 +49,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Unpin(args) => commands::unpin::run(&context, &args),
         Command::Pins(args) => commands::pins::run(&context, &args),
         Command::Resolve(args) => commands::resolve::run(&context, &args),
+        Command::Doctor(args) => commands::doctor::run(&context, &args),
     }
 }
 

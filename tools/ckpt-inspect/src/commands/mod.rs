@@ -1,6 +1,7 @@
 //! One file per command. A command opens what it needs, asks the library, and prints.
 
 pub(crate) mod cat;
+pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod init;
@@ -31,6 +32,9 @@ impl Context {
         options.store.s3.region = self.store.region.clone();
         options.store.s3.endpoint_url = self.store.endpoint_url.clone();
         options.store.s3.allow_http = self.store.allow_http;
+        options.store.cloud.account = self.store.account.clone();
+        options.store.cloud.endpoint_url = self.store.endpoint_url.clone();
+        options.store.cloud.allow_http = self.store.allow_http;
         options.store.allow_network_fs = self.store.allow_network_fs;
         options
     }
