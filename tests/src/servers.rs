@@ -1,5 +1,5 @@
-//! Real servers for tests, of S3 and of Azure: each is started once per test process, on free ports of 127.0.0.1 with a folder of its own,
-//! and ends with that process, however that ends.
+//! Real servers for tests, of S3 and of Azure: each is started once per test process, on free ports of 127.0.0.1 with a
+//! folder of its own, and ends with that process, however that ends.
 
 use std::collections::BTreeMap;
 use std::fs::File;

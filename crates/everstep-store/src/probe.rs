@@ -2,13 +2,14 @@
 //! wins and its bytes stay, and what was written is read and listed at once. "S3-compatible" on a label proves nothing.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use everstep_format::id::SessionId;
 use everstep_format::key::{Key, Prefix};
 use futures::future::join_all;
 
 use crate::store::list_all;
-use crate::{Create, Deleted, Listed, Span, Store, StoreError, StoreErrorKind, World};
+use crate::{Create, Deleted, Span, Store, StoreError, StoreErrorKind, World};
 
 /// How hard to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +88,8 @@ pub async fn probe(
     world: &dyn World,
     settings: ProbeSettings,
 ) -> Result<ProbeReport, StoreError> {
-    let probe = Probe { store, world, settings, id: SessionId(world.random_id()) };
+    let id = SessionId(world.random_id());
+    let probe = Probe { store, world, settings, id, begun: AtomicU32::new(0) };
     let raced = probe.race().await;
     let cleaned = probe.clean_up().await;
     let report = raced?;
@@ -99,6 +101,8 @@ struct Probe<'a> {
     world: &'a dyn World,
     settings: ProbeSettings,
     id: SessionId,
+    /// Rounds, each with its key.
+    begun: AtomicU32,
 }
 
 impl Probe<'_> {
@@ -135,6 +139,7 @@ impl Probe<'_> {
 
     async fn round(&self, number: u32) -> Result<Round, StoreError> {
         let key = Key::probe(self.id, number);
+        self.begun.store(number + 1, Ordering::Relaxed);
         let bodies: Vec<Vec<u8>> = (0..self.settings.contenders).map(|who| self.body(who)).collect();
         let outcomes = join_all(bodies.iter().map(|body| self.store.create(&key, body.clone().into()))).await;
         let mut round = Round { winners: 0, losers: 0, unknown: 0, broken: None };
@@ -197,10 +202,8 @@ impl Probe<'_> {
 
     /// Removes what it wrote. Those who train need no permission to delete: what they may not delete is told.
     async fn clean_up(&self) -> Result<Vec<Key>, StoreError> {
-        let mine =
-            |listed: &Listed| (0..self.most_rounds()).any(|number| listed.key == Key::probe(self.id, number));
-        let listed = list_all(self.store, &Prefix::probes()).await?;
-        let keys: Vec<Key> = listed.into_iter().filter(mine).map(|listed| listed.key).collect();
+        let begun = self.begun.load(Ordering::Relaxed);
+        let keys: Vec<Key> = (0..begun).map(|number| Key::probe(self.id, number)).collect();
         let denied = |error: &StoreError| error.kind == StoreErrorKind::Denied;
         let results = match self.store.delete(&keys).await {
             Err(error) if denied(&error) => return Ok(keys),

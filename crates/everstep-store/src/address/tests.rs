@@ -82,8 +82,8 @@ fn paths_may_be_relative_and_start_with_a_dot() {
 #[test]
 fn a_wrong_address_says_what_to_write() {
     assert!(why_not("").contains("empty"));
-    assert!(why_not("gs://b/x").contains("not supported yet"));
-    assert!(why_not("az://b/x").contains("not supported yet"));
+    assert!(why_not("gs:///x").contains("write gs://bucket/prefix"));
+    assert!(why_not("az://key@container/x").contains("credentials do not belong"));
     assert!(why_not("http://host/x").contains("unknown scheme"));
     assert!(why_not("s3:/b/x").contains("two slashes"));
     assert!(why_not("s3:///x").contains("no bucket name"));
@@ -125,5 +125,17 @@ fn c29_no_root_puts_a_slash_before_a_key() {
 fn an_address_prints_as_it_can_be_typed() {
     for text in ["s3://b/a/b", "memory://x", "file:///a b"] {
         assert_eq!(Address::parse(text).unwrap().to_string(), text);
+    }
+}
+
+#[test]
+fn buckets_of_google_and_containers_of_azure_are_told_apart() {
+    for (text, cloud) in [("gs://bucket/a/b/", Cloud::Google), ("az://bucket/a/b", Cloud::Azure)] {
+        let Address::Cloud(location) = Address::parse(text).unwrap() else { panic!("{text}") };
+        assert_eq!(
+            (location.cloud, location.bucket.as_str(), location.root.as_str()),
+            (cloud, "bucket", "a/b")
+        );
+        assert_eq!(Address::Cloud(location).to_string(), text.trim_end_matches('/'));
     }
 }

@@ -165,7 +165,8 @@ async fn no_two_contenders_send_the_same_bytes() {
     let world = StillWorld::new(1);
     let store = MemoryStore::private();
     let settings = ProbeSettings { body_bytes: 100, ..ProbeSettings::default() };
-    let probe = Probe { store: &store, world: &world, settings, id: SessionId([0; 16]) };
+    let (id, begun) = (SessionId([0; 16]), AtomicU32::new(0));
+    let probe = Probe { store: &store, world: &world, settings, id, begun };
     for who in 0..100 {
         assert!(seen.lock().unwrap().insert(probe.body(who)));
     }

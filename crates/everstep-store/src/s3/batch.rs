@@ -55,18 +55,28 @@ impl S3Store {
     pub(super) async fn delete_batch(&self, keys: &[Key]) -> Result<Vec<Deleted>, StoreError> {
         if !self.single_deletes.load(Ordering::Relaxed) {
             match self.authorised(|| self.try_delete(keys)).await {
-                Err(failure) if failure.status == Some(501) => {
+                Ok(results) => return Ok(results),
+                Err(failure) if self.wants_single_deletes(&failure, keys).await => {
                     self.single_deletes.store(true, Ordering::Relaxed);
                 }
-                results => {
+                Err(failure) => {
                     let first = keys.first().map_or("", Key::as_str);
-                    return results.map_err(|failure| self.error(failure, "delete", first));
+                    return Err(self.error(failure, "delete", first));
                 }
             }
         }
         let keys = keys.to_vec();
         let delete = |key: Key| async move { Deleted { result: self.delete_one(&key).await, key } };
         Ok(stream::iter(keys).map(delete).buffered(SINGLE_DELETES).collect().await)
+    }
+
+    /// Some stores know no batches, others judge a batch by a permission on the bucket that nobody has.
+    async fn wants_single_deletes(&self, failure: &Failure, keys: &[Key]) -> bool {
+        match (failure.status, keys.first()) {
+            (Some(501), _) => true,
+            (Some(403), Some(first)) => self.delete_one(first).await.is_ok(),
+            _ => false,
+        }
     }
 
     async fn delete_one(&self, key: &Key) -> Result<(), StoreError> {
