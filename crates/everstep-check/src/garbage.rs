@@ -156,7 +156,8 @@ pub(crate) async fn judge_sessions(
             Got::WrongSize(found) => ("a small JSON object".to_owned(), found),
             Got::Missing => continue,
         };
-        let advice = "it hurts nothing and may be deleted; but something may be damaging what this store keeps";
+        let advice =
+            "it hurts nothing and may be deleted; but something may be damaging what this store keeps";
         findings.push(Finding::warning(key, "it is damaged").expect(expected, found).advise(advice));
     }
     Ok(findings)

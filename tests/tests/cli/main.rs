@@ -2,8 +2,8 @@
 
 mod contract;
 mod damage;
-mod hostile;
 mod doctor;
+mod hostile;
 mod interrupted;
 mod looking;
 mod names;
