@@ -41,7 +41,7 @@ impl Leases {
             match kind {
                 StoredKind::Lease(id) => {
                     // One that has vanished was collected: it had ended.
-                    let Some(bytes) = leases.read(store, key).await? else { continue };
+                    let Some(bytes) = leases.bytes_of(store, key).await? else { continue };
                     match Lease::from_bytes(&bytes, id) {
                         Ok(lease) => leases.judge(key, &lease, (ended.contains(&id), standings)),
                         Err(error) => {
@@ -50,7 +50,7 @@ impl Leases {
                     }
                 }
                 StoredKind::LeaseEnd(id) => {
-                    let Some(bytes) = leases.read(store, key).await? else { continue };
+                    let Some(bytes) = leases.bytes_of(store, key).await? else { continue };
                     if let Err(error) = LeaseEnd::from_bytes(&bytes, id) {
                         let advice =
                             "the lease counts as ended all the same: the presence of its end decides";
@@ -64,7 +64,7 @@ impl Leases {
     }
 
     /// The bytes of a lease or an end; one that is beyond every limit is told and not read.
-    async fn read(&mut self, store: &dyn Store, key: &Key) -> Result<Option<Bytes>, CheckError> {
+    async fn bytes_of(&mut self, store: &dyn Store, key: &Key) -> Result<Option<Bytes>, CheckError> {
         match get_control(store, key).await? {
             Got::Bytes(bytes) => return Ok(Some(bytes)),
             Got::WrongSize(found) => {
