@@ -74,7 +74,7 @@ fn unknown_kind(bytes: &[u8]) -> Option<FormatError> {
     let Kind { kind } = sealed::open("intent", bytes).ok()?;
     let known: Result<IntentKind, serde_json::Error> = serde_json::from_value(kind.clone().into());
     let supported = "save or fence".to_owned();
-    known.is_err().then(|| FormatError::Unsupported { what: "kind of intent", found: kind, supported })
+    known.is_err().then_some(FormatError::Unsupported { what: "kind of intent", found: kind, supported })
 }
 
 impl Intent {

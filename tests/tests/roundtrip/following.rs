@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use everstep::{
-    Bounds, Checkpoint, Dtype, ErrorKind, Options, Ordinal, Repository, Run, Shard, Source, State, Step,
-    Writer, WriterOptions,
+    Bounds, Checkpoint, Dtype, ErrorKind, Options, Ordinal, Replicas, Repository, Run, Shard, Source, State,
+    Step, Writer, WriterOptions,
 };
 use everstep_sim::collector::collect;
 use everstep_store::{StoreOptions, SystemWorld};
@@ -28,7 +28,8 @@ fn save(writer: &mut Writer, step: u64) {
     let (bytes, shape) = (weights(step), vec![ELEMENTS as u64]);
     let bounds = Bounds::whole(&shape);
     let (name, source) = ("w".to_owned(), Source::Memory(&bytes));
-    let shard = Shard { name, dtype: Dtype::U64, shape, bounds, alias_of: None, source };
+    let replicas = Replicas::None;
+    let shard = Shard { name, dtype: Dtype::U64, shape, bounds, alias_of: None, replicas, source };
     writer
         .save(Step(step), &State { shards: vec![shard], objects: vec![] }, Default::default())
         .expect("saved");
