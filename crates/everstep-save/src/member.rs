@@ -128,7 +128,7 @@ impl Member {
         let called = self.called(options, seat, &rendezvous).await;
         let plan = match planned {
             Some(planned) => planned,
-            None => Err(objects.err().expect("there is no plan only if objects failed")),
+            None => Err(objects.expect_err("there is no plan only if objects failed")),
         };
         let (called, plan) = match (called, plan) {
             (Err(_), Err(own)) => return Err(own),

@@ -28,7 +28,7 @@ pub(crate) fn settle(rows: &mut [Row], known: &Known, own: AttemptId) {
 
 /// Everything that must hold before a commit (I5, I7).
 pub(crate) fn check(rows: &[Row], known: &Known, own: AttemptId) -> Result<(), SaveError> {
-    invariant::rows_are_sound(rows).or_else(|error| Err(explained(rows).unwrap_or(error.into())))?;
+    invariant::rows_are_sound(rows).map_err(|error| explained(rows).unwrap_or(error.into()))?;
     invariant::rows_refer_to(rows, own, |piece| known.confirms(piece))?;
     Ok(())
 }

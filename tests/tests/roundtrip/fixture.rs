@@ -50,6 +50,7 @@ impl Fixture {
         self.try_save(state).unwrap()
     }
 
+    #[expect(clippy::result_large_err, reason = "errors are rare, and tests look into them")]
     pub(crate) fn try_save(&self, state: &State<'_>) -> Result<SaveReport, SaveError> {
         RUNTIME.block_on(async {
             let mut session = self.repository.open_session(&self.run, OpenOptions::default()).await.unwrap();
@@ -67,6 +68,7 @@ impl Fixture {
     }
 
     /// One save by as many ranks as there are `states`, in memory; all of them hear the same of it.
+    #[expect(clippy::result_large_err, reason = "errors are rare, and tests look into them")]
     pub(crate) fn save_in_ranks(&self, states: &[State<'_>]) -> Result<CheckpointReader, SaveError> {
         let saved = RUNTIME.block_on(async {
             let mut session = self.repository.open_session(&self.run, OpenOptions::default()).await.unwrap();

@@ -79,7 +79,7 @@ fn follow(place: &str, news: &Sender<()>) -> Vec<u64> {
             Err(error) => assert_eq!(error.kind(), ErrorKind::Expired, "{error}"),
         }
         seen.push(step);
-        if step % 2 == 0 {
+        if step.is_multiple_of(2) {
             // The trainer is gone only when it has failed.
             let _ = news.send(());
         }

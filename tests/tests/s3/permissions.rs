@@ -2,8 +2,8 @@
 
 use everstep::doctor::{Check, Health, diagnose};
 use everstep::{
-    Bounds, Dtype, Error, ErrorKind, Options, Repository, Saved, Severity, Shard, Source, State, Step,
-    Takeover, WriterOptions,
+    Bounds, Dtype, Error, ErrorKind, Options, Replicas, Repository, Saved, Severity, Shard, Source, State,
+    Step, Takeover, WriterOptions,
 };
 use everstep_format::key::{Key, Prefix};
 use everstep_store::s3::S3Options;
@@ -50,7 +50,9 @@ fn save(repository: &Repository, job: &str, step: u64) -> Result<(), Error> {
     let bytes: Vec<u8> = (0..4096).map(|number: u32| number.to_le_bytes()[0]).collect();
     let (shape, bounds) = (vec![1024], Bounds::whole(&[1024]));
     let source = Source::Memory(&bytes);
-    let shard = Shard { name: "w".to_owned(), dtype: Dtype::I32, shape, bounds, alias_of: None, source };
+    let replicas = Replicas::None;
+    let shard =
+        Shard { name: "w".to_owned(), dtype: Dtype::I32, shape, bounds, alias_of: None, replicas, source };
     let takeover = Some(Takeover::Now);
     let options = WriterOptions { job: Some(job.to_owned()), takeover, ..WriterOptions::default() };
     let mut writer = repository.run("gpt")?.writer(options)?;

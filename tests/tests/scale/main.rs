@@ -64,6 +64,7 @@ fn cpu_seconds() -> f64 {
     after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
 }
 
+#[expect(clippy::disallowed_methods, reason = "figures measure real time")]
 fn cost<T>(work: impl FnOnce() -> T) -> (Cost, T) {
     let (started, before) = (Instant::now(), cpu_seconds());
     let done = work();
