@@ -4,4 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --workspace --bins --locked --quiet
-exec target/debug/ckpt-bench "${TMPDIR:-/tmp}" "$@"
+target/debug/ckpt-bench "${TMPDIR:-/tmp}" "$@"
+printf '\nmetadata of large jobs (EVERSTEP_RANKS="232 1856" chooses)\n'
+cargo test --workspace --test scale --locked --quiet -- --ignored --nocapture

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use everstep_format::decision::{Manifest, Totals};
 use everstep_format::key::Key;
 use everstep_format::refs::Refs;
-use everstep_format::row::{ElementType, Kind, Piece, Row};
+use everstep_format::row::{ElementType, Row};
 use everstep_format::{index, invariant};
 use everstep_repo::Checkpoint;
 use everstep_store::{Span, Store};
@@ -110,7 +110,9 @@ fn judge_rows(checkpoint: &Checkpoint, rows: &[Row]) -> Vec<Finding> {
         findings.push(finding.expect(expected, found).advise("a defect of the writer: report it"));
     }
     let manifest = checkpoint.manifest.as_ref();
-    let mut actual = totals(manifest, rows);
+    let pieces = rows.iter().filter_map(|row| row.piece.as_ref());
+    let chunks: HashMap<_, _> = pieces.map(|piece| (piece.chunk, (piece.raw_len, piece.location))).collect();
+    let mut actual = Totals::of(rows, chunks.into_values(), manifest.attempt);
     if rows.iter().any(|row| matches!(row.element, ElementType::Unknown(_))) {
         // Nobody knows how many bytes elements of an unknown type have.
         actual.raw_bytes = manifest.totals.raw_bytes;
@@ -147,29 +149,4 @@ fn judge_refs(checkpoint: &Checkpoint, rows: &[Row], refs: &Refs) -> Vec<Finding
         findings.push(finding.advise(advice));
     }
     findings
-}
-
-/// The sums that the manifest of `rows` must state.
-fn totals(manifest: &Manifest, rows: &[Row]) -> Totals {
-    let mut totals = Totals::default();
-    for state in rows.chunk_by(|a, b| a.name == b.name && a.rank == b.rank) {
-        match state[0].kind {
-            Kind::Tensor => totals.tensors += 1,
-            Kind::Object => totals.objects += 1,
-        }
-        totals.raw_bytes += state.iter().filter_map(Row::byte_len).sum::<u64>();
-    }
-    let chunks: HashMap<_, &Piece> =
-        rows.iter().filter_map(|row| row.piece.as_ref()).map(|piece| (piece.chunk, piece)).collect();
-    for piece in chunks.values() {
-        totals.chunks += 1;
-        if piece.location.pack.attempt == manifest.attempt {
-            totals.chunks_new += 1;
-            totals.new_raw_bytes += piece.raw_len;
-            totals.new_stored_bytes += piece.location.stored_len;
-        } else {
-            totals.reused_raw_bytes += piece.raw_len;
-        }
-    }
-    totals
 }

@@ -8,6 +8,7 @@ use crate::id::{AttemptId, ContentHash, SessionId};
 use crate::intent::ParentRef;
 use crate::limits;
 use crate::name::{Ordinal, PinName, RunName, Step};
+use crate::row::{Kind, Location, Row};
 use crate::sealed;
 
 const MAGIC: &str = "everstep-decision";
@@ -66,6 +67,33 @@ pub struct Pin {
     pub name: PinName,
     /// The checkpoint of training that was pinned. Unlike the parent it is never itself a pin.
     pub of: ParentRef,
+}
+
+impl Totals {
+    /// The sums over `rows`, sorted, of the checkpoint of attempt `own`; `chunks` are the distinct ones that the rows refer
+    /// to, each with its raw length and location. Bytes of an unknown type are not counted.
+    pub fn of(rows: &[Row], chunks: impl Iterator<Item = (u64, Location)>, own: AttemptId) -> Self {
+        let mut totals = Self::default();
+        for state in rows.chunk_by(|a, b| a.name == b.name && a.rank == b.rank) {
+            match state[0].kind {
+                Kind::Tensor => totals.tensors += 1,
+                Kind::Object => totals.objects += 1,
+            }
+            let bytes = state.iter().filter_map(Row::byte_len);
+            totals.raw_bytes = bytes.fold(totals.raw_bytes, u64::saturating_add);
+        }
+        for (raw_len, location) in chunks {
+            totals.chunks += 1;
+            if location.pack.attempt == own {
+                totals.chunks_new += 1;
+                totals.new_raw_bytes += raw_len;
+                totals.new_stored_bytes += location.stored_len;
+            } else {
+                totals.reused_raw_bytes += raw_len;
+            }
+        }
+        totals
+    }
 }
 
 /// What a COMMIT says.

@@ -128,7 +128,8 @@ struct Tables {
 fn tables(rows: Vec<Row>, attempt: &Attempt, known: &Known) -> Result<Tables, SaveError> {
     whole::check(&rows, known, attempt.id)?;
     let chunks = chunks_of(&rows);
-    let totals = whole::totals(&rows, &chunks, attempt.id);
+    let totals =
+        Totals::of(&rows, chunks.values().map(|stored| (stored.raw_len, stored.location)), attempt.id);
     Ok(Tables { index: index::write(&rows)?, refs: Refs::of(&rows), chunks, totals })
 }
 

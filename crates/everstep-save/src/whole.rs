@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use everstep_format::bounds::Bounds;
-use everstep_format::decision::Totals;
 use everstep_format::id::AttemptId;
 use everstep_format::invariant;
 use everstep_format::key::PackAddress;
-use everstep_format::row::{Kind, Row};
+use everstep_format::row::Row;
 
 use crate::SaveError;
 use crate::check::{invalid, shown};
@@ -59,26 +58,6 @@ fn explained(rows: &[Row]) -> Option<SaveError> {
 
 fn has(rows: &[Row], name: &str) -> bool {
     rows.binary_search_by(|row| (*row.name).cmp(name)).is_ok()
-}
-
-/// Sums over `rows`, whose distinct chunks are `chunks`.
-pub(crate) fn totals(rows: &[Row], chunks: &Chunks, own: AttemptId) -> Totals {
-    let mut totals = Totals { chunks: chunks.len() as u64, ..Totals::default() };
-    for state in rows.chunk_by(|a, b| a.name == b.name && a.rank == b.rank) {
-        *(if state[0].kind == Kind::Tensor { &mut totals.tensors } else { &mut totals.objects }) += 1;
-        let bytes = state.iter().map(|row| row.byte_len().expect("sizes were checked"));
-        totals.raw_bytes = bytes.fold(totals.raw_bytes, u64::saturating_add);
-    }
-    for stored in chunks.values() {
-        if stored.location.pack.attempt == own {
-            totals.chunks_new += 1;
-            totals.new_raw_bytes += stored.raw_len;
-            totals.new_stored_bytes += stored.location.stored_len;
-        } else {
-            totals.reused_raw_bytes += stored.raw_len;
-        }
-    }
-    totals
 }
 
 /// How many packs of the attempt `own` hold any of `chunks`, and their bytes.
