@@ -28,7 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates of the test world: they may know everything, and nothing that is shipped may know them.
-const TEST_WORLD: &[&str] = &["everstep-sim", "everstep-tests"];
+const TEST_WORLD: &[&str] = &["everstep-model", "everstep-sim", "everstep-tests"];
 
 /// What the format must not pull, directly or through others: no async runtime, no store, no randomness.
 const NOT_IN_FORMAT: &[&str] =

@@ -27,7 +27,7 @@ use crate::bytes::Hex;
 
 /// The file of this name as it is, after writing `fresh` to it when asked to.
 fn vectors<T: Serialize + DeserializeOwned>(name: &str, fresh: &T) -> T {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vectors").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/vectors").join(name);
     if std::env::var_os("EVERSTEP_WRITE_VECTORS").is_some() {
         let text = serde_json::to_string_pretty(fresh).unwrap() + "\n";
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
