@@ -1,7 +1,7 @@
-"""What can be wrong with a stored object, and the exit status that tells it (page 15)."""
+"""What can be wrong with a stored object (page 15), and the exit status that tells it."""
 
 
-class ReaderError(Exception):
+class Wrong(Exception):
     """Names the object, by its key or a reference, and what is wrong with it."""
 
     status = 1
@@ -11,7 +11,7 @@ class ReaderError(Exception):
         self.object, self.what = object, what
 
 
-class Corrupt(ReaderError):
+class Corrupt(Wrong):
     """The bytes are not what the format, a hash or the key says."""
 
 
@@ -19,18 +19,18 @@ class TooLarge(Corrupt):
     """A number in the object exceeds a limit of page 12."""
 
 
-class Incomplete(ReaderError):
-    """An object is missing that a checkpoint promises (I4), or that nobody may delete (I1)."""
+class Missing(Wrong):
+    """An object does not exist that a checkpoint promises (I4), or that nobody may delete (I1)."""
 
 
-class Unsupported(ReaderError):
+class Unsupported(Wrong):
     """A later format: upgrade, nothing is damaged."""
 
     status = 5
 
 
-class NotFound(ReaderError):
-    """Nothing has this name."""
+class NotFound(Wrong):
+    """No checkpoint has this name."""
 
     status = 4
 
@@ -39,16 +39,14 @@ class Expired(NotFound):
     """The checkpoint was given up by an expired marker."""
 
 
-def require(holds, where, what):
+def require(holds, object, what, error=Corrupt):
     if not holds:
-        raise Corrupt(where, what)
+        raise error(object, what)
 
 
-def limit(number, most, where, what):
-    if number > most:
-        raise TooLarge(where, f"{what}: {number}, at most {most} are allowed")
+def limit(number, most, object, what):
+    require(number <= most, object, f"{what}: {number}, at most {most} are allowed", TooLarge)
 
 
-def known(holds, where, what):
-    if not holds:
-        raise Unsupported(where, f"{what} is not known to this reader")
+def known(holds, object, what):
+    require(holds, object, f"{what} is not known to this reader", Unsupported)

@@ -3,96 +3,80 @@
 from collections import namedtuple
 from functools import lru_cache
 from itertools import pairwise
-from struct import Struct
 
 from blake3 import blake3
 
-from . import codecs, keys, limits
-from .errors import known, limit, require
+from . import codecs
+from .errors import require
+from .objects import pack_key
+from .rules import unpack
+from .tables import CHUNK, PACK, PACK_HEADER, PACK_ROW, REFS, REFS_HEADER, STORED
 
-REFS_HEADER, REF = Struct("<8sIIQ"), Struct("<16sI32s")
-HEADER, ENTRY = Struct("<8sHHHHII16sQ16s"), Struct("<32sBBHIQQQ")
-Place = namedtuple("Place", "chunk raw_len attempt rank pack pack_len offset stored_len codec")
-Entry = namedtuple("Entry", "chunk codec width base crc raw_len stored_len offset")
+Place = namedtuple("Place", list(CHUNK)[1:])  # of a chunk, as the rows of an index tell it
 
 
 def read_refs(store, key, expected):
     """Attempt, rank and pack id of every entry, checked against the manifest."""
-    data = store.read(key, REFS_HEADER.size + REF.size * limits.REFS)
-    whole = (len(data), blake3(data).hexdigest()) == (expected["len"], expected["blake3"])
-    require(whole and len(data) >= REFS_HEADER.size, key, "length or hash is not that of the manifest")
-    magic, version, zero, count = REFS_HEADER.unpack_from(data)
-    require(magic == b"EVSTREFS", key, "it is no refs object")
-    known(version == 0, key, f"format version {version}")
-    require(not zero and len(data) == REFS_HEADER.size + REF.size * count, key, "header or length of the entries")
-    require(count == expected["packs"], key, f"{count} entries, the manifest has {expected['packs']}")
-    entries = list(REF.iter_unpack(data[REFS_HEADER.size :]))
+    data = store.read_whole(key, 24 + 52 * REFS, expected)
+    count = unpack(key, "its header", "8sIIQ", data[:24], REFS_HEADER)["count"]
+    require(count == expected["packs"] and len(data) == 24 + 52 * count, key, f"it has not the length of {count} entries")
+    entries = [data[at : at + 52] for at in range(24, len(data), 52)]
+    entries = [(one[:16].hex(), int.from_bytes(one[16:20], "little"), one[20:].hex()) for one in entries]
     require(all(left < right for left, right in pairwise(entries)), key, "its entries are not ascending")
-    return [(attempt.hex(), rank, pack.hex()) for attempt, rank, pack in entries]
+    return entries
 
 
 @lru_cache(8)
 def read_chunk(store, place):
     """The verified raw bytes of a chunk, found by its index row alone."""
-    key = keys.pack(place.attempt, place.rank, place.pack)
-    return decode(key, store.read(key, limits.STORED, place.offset, place.stored_len), place)
+    key = pack_key(place.writer_attempt, place.writer_rank, place.pack)
+    stored = store.read(key, STORED, place.pack_offset, place.stored_len)
+    return decode(key, place.chunk, place.codec, stored, place.raw_len)
 
 
-def decode(key, stored, chunk):
-    raw = codecs.decode(key, chunk.codec, stored, chunk.raw_len)
-    require(blake3(raw).hexdigest() == chunk.chunk, key, f"chunk {chunk.chunk} at {chunk.offset} has other bytes")
+def decode(key, chunk, codec, stored, raw_len):
+    raw = codecs.decode(key, codec, stored, raw_len)
+    require(blake3(raw).hexdigest() == chunk, key, f"chunk {chunk} has other bytes")
     return raw
 
 
-def parse_table(key, data, attempt, rank, pack_id):
-    """The table of a pack, refused unless all of page 06 holds, in its order."""
-    require(len(data) >= HEADER.size, key, "it is shorter than a header")
-    magic, version, header, row, zero, count, of_rank, of_attempt, pack_len, zeros = HEADER.unpack_from(data)
-    require(magic == b"EVSTPACK", key, "it is no pack")
-    known(version == 0, key, f"format version {version}")
-    require((header, row, zero, zeros) == (HEADER.size, ENTRY.size, 0, bytes(16)) and count, key, "its header")
-    limit(count, limits.PACK_CHUNKS, key, "chunks")
-    limit(pack_len, limits.PACK, key, "bytes")
-    end = HEADER.size + ENTRY.size * count
-    whole = blake3(data[:end]).hexdigest() == pack_id and len(data) >= end
-    require(whole, key, "header and table are not those of its key")
-    entries = [Entry._make(entry) for entry in ENTRY.iter_unpack(data[HEADER.size : end])]
-    for entry in entries:
-        check_entry(key, entry, -(-end // 64) * 64)
-        end = entry.offset + entry.stored_len
-    require(pack_len == end, key, f"its header says {pack_len} bytes, its table {end}")
-    require((of_attempt.hex(), of_rank) == (attempt, rank), key, "attempt or rank is not that of its key")
-    return [entry._replace(chunk=entry.chunk.hex()) for entry in entries]
-
-
-def check_entry(key, entry, offset):
-    planes, raw = entry.codec == codecs.PLANES, entry.codec == codecs.RAW
-    known(not entry.base and entry.codec <= codecs.PLANES, key, f"codec {entry.codec} with base {entry.base}")
-    limit(entry.raw_len, limits.RAW, key, "raw bytes of a chunk")
-    limit(entry.stored_len, limits.STORED, key, "stored bytes of a chunk")
-    lengths = entry.raw_len and entry.stored_len and (not raw or entry.raw_len == entry.stored_len)
-    require(lengths, key, "lengths of a chunk")
-    require(entry.width in ((2, 4, 8) if planes else (0,)), key, f"element width {entry.width}")
-    require(not planes or entry.raw_len % entry.width == 0, key, "planes of no whole elements")
-    require(entry.offset == offset, key, f"a chunk at {entry.offset} instead of {offset}")
-
-
-def read(store, attempt, rank, pack_id):
-    """What index rows must say of the chunks of a pack, by offset, after every byte was checked."""
-    key = keys.pack(attempt, rank, pack_id)
-    data = store.read(key, limits.PACK)
-    entries = parse_table(key, data, attempt, rank, pack_id)
-    end = entries[0].offset
-    for entry in entries:
-        padding, end = data[end : entry.offset], entry.offset + entry.stored_len
-        stored = data[entry.offset : end]
-        require(len(stored) == entry.stored_len, key, "it ends early")
-        intact = not any(padding) and crc32c(stored) == entry.crc
-        require(intact, key, f"padding or checksum of the chunk at {entry.offset}")
-        require(entry.width in (0, stored[0]), key, f"element width of the chunk at {entry.offset}")
-        decode(key, stored, entry)
+def read(store, attempt, rank, pack):
+    """The places of all chunks of a pack, after every byte of it was checked."""
+    key = pack_key(attempt, rank, pack)
+    data = store.read(key, PACK)
+    rows, places = read_table(key, data, attempt, rank, pack), set()
+    end = 64 + 64 * len(rows)
+    for row in rows:
+        padding, end = data[end : row["offset"]], row["offset"] + row["stored_len"]
+        stored = data[row["offset"] : end]
+        intact = len(stored) == row["stored_len"] and not any(padding) and crc32c(stored) == row["crc"]
+        require(intact and row["width"] in (0, stored[0]), key, f"padding, checksum or width at {row['offset']}")
+        decode(key, row["chunk"], row["codec"], stored, row["raw_len"])
+        of_row = (row["offset"], row["stored_len"], row["codec"])
+        places.add(Place(row["chunk"], row["raw_len"], attempt, rank, pack, len(data), *of_row))
     require(len(data) == end, key, f"{len(data) - end} bytes after its end")
-    return {entry.offset: (entry.chunk, entry.codec, entry.raw_len, entry.stored_len, end) for entry in entries}
+    return places
+
+
+def read_table(key, data, attempt, rank, pack):
+    """The rows of the table, refused unless all of page 06 holds, in its order."""
+    header = unpack(key, "its header", "8sHHHHII16sQ16s", data[:64], PACK_HEADER)
+    end = 64 + 64 * header["chunks"]
+    whole = len(data) >= end and blake3(data[:end]).hexdigest() == pack
+    require(whole, key, "header and table are not those of its key")
+    rows = []
+    for at in range(64, end, 64):
+        row = unpack(key, f"the row at {at}", "32sBBHIQQQ", data[at : at + 64], PACK_ROW)
+        widths = (2, 4, 8) if row["codec"] == codecs.PLANES else (0,)
+        fits = row["codec"] != codecs.RAW or row["raw_len"] == row["stored_len"]
+        fits = fits and row["width"] in widths and row["raw_len"] % max(row["width"], 1) == 0
+        require(fits, key, f"codec, width and lengths of the row at {at}")
+        require(row["offset"] == -(-end // 64) * 64, key, f"the offset of the row at {at}")
+        end = row["offset"] + row["stored_len"]
+        rows.append(row)
+    require(header["pack_len"] == end, key, f"its header says {header['pack_len']} bytes, its table {end}")
+    require((header["attempt"], header["rank"]) == (attempt, rank), key, "attempt or rank is not that of its key")
+    return rows
 
 
 def crc32c(data):

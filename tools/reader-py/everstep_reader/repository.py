@@ -1,155 +1,96 @@
-"""Runs, attempts and checkpoints (pages 00, 03, 14)."""
+"""Runs, attempts and checkpoints (pages 00, 03, 13, 14)."""
 
-import re
 from functools import cached_property
 
-from . import index, keys, limits, packs, sealed
-from .errors import Expired, Incomplete, NotFound, known, limit, require
-from .sealed import CHOSEN, HASH, ID, ORDINAL, REFERENCE, REQUIRES, RUN, ascending, between, integer, text, text_to
-from .store import Directory
+from . import index, packs, sealed
+from .errors import Expired, Missing, NotFound, known, require
+from .objects import Directory, parse, record_key
+from .tables import CONFIGURATION, DECISION, INTENT, MARKER, REFERENCE
 
-OVERRIDE = {"pattern": text_to(limits.PATTERN), "block_elements": between(1, 2**64)}
-CONFIGURATION = {
-    "version_name": text, "requires": REQUIRES, "id": ID, "created": text, "tool": text,
-    "writers": lambda value: value in ("many-writers", "single-writer"),
-    "chunking": {"block_elements": between(1, 2**64), "block_bytes": between(16, limits.RAW),
-                 "overrides?": [OVERRIDE, limits.OVERRIDES]},
-}
-PLACE = {"requires": REQUIRES, "run": RUN, "ordinal": ORDINAL, "attempt": ID}
-INTENT = PLACE | {
-    "session": ID, "kind": text, "parents": [REFERENCE, limits.PARENTS], "step?": integer,
-    "world_size": integer, "job?": text_to(limits.JOB),
-}
-TOTALS = "tensors objects chunks chunks_new raw_bytes reused_raw_bytes new_raw_bytes new_stored_bytes"
-MANIFEST = {
-    "run": RUN, "ordinal": ORDINAL, "attempt": ID, "step": integer, "session": ID,
-    "parents": [REFERENCE, limits.PARENTS], "world_size": integer,
-    "index": {"blake3": HASH, "len": integer, "rows": integer, "footer_offset": integer, "footer_blake3": HASH},
-    "refs": {"blake3": HASH, "len": integer, "packs": integer}, "owners": ascending(ID),
-    "rollback_to?": REFERENCE, "pin?": {"name": CHOSEN, "of": REFERENCE}, "totals": dict.fromkeys(TOTALS.split(), integer),
-    "metadata": {}, "created": text, "tool": text,
-}
-ABORT = {"reason": text, "detail?": text, "by?": ID}
+RECORDS = {"intents": INTENT, "decisions": DECISION, "expired": MARKER}
 
 
 class Repository:
     def __init__(self, root):
         self.store = Directory(root)
-        self.configuration = sealed.read(self.store, "everstep.json", "everstep-repository", CONFIGURATION)
+        self.configuration = sealed.read(self.store, "everstep.json", CONFIGURATION)
 
-    def runs(self):
-        return [run for run in self.store.names("runs") if re.fullmatch(keys.RUN, run)]
+    def attempts(self, *runs):
+        """All attempts of these runs, or of all runs; also those whose intent is missing, of a gap the first."""
+        found = [parts for key in self.store.keys("runs") if (parts := parse(key)) and parts["run"]]
+        places = {(parts["run"], int(parts["ordinal"])) for parts in found}
+        intents = {(parts["run"], int(parts["ordinal"])) for parts in found if parts["kind"] == "intents"}
+        newest = dict(sorted(intents))
+        gaps = {(run, ordinal + 1) for run, ordinal in intents | {(run, 0) for run in newest} if ordinal < newest[run]}
+        return [Attempt(self, *place) for place in sorted(gaps | places) if not runs or place[0] in runs]
 
-    def ordinals(self, run, kind):
-        """The ordinals that have an object in `intents`, `decisions` or `expired`."""
-        names = self.store.names(f"runs/{run}/{kind}")
-        return [int(name) for name in names if not keys.is_stray(f"runs/{run}/{kind}/{name}")]
-
-    def is_expired(self, run, ordinal):
-        """Presence alone decides."""
-        return self.store.exists(keys.record(run, "expired", ordinal))
-
-    def record(self, run, ordinal, kind, table):
-        """An intent, decision or expired marker that says what its key says."""
-        key = keys.record(run, kind, ordinal)
-        fields = sealed.read(self.store, key, f"everstep-{kind.rstrip('s')}", table)
-        require((fields["run"], fields["ordinal"]) == (run, ordinal), key, "it speaks of another ordinal than its key")
-        return fields
-
-    def intent(self, run, ordinal):
-        fields, key = self.record(run, ordinal, "intents", INTENT), keys.record(run, "intents", ordinal)
-        known(fields["kind"] in ("save", "fence"), key, f"kind {fields['kind'][:80]!r}")
-        save, fits = fields["kind"] == "save", fields["world_size"] > 0
-        require(save == fits == ("step" in fields), key, "world_size or step do not fit its kind")
-        require(save or not fields["parents"], key, "a fence has no parents")
-        return fields
-
-    def decision(self, run, ordinal):
-        key = keys.record(run, "decisions", ordinal)
-        fields = self.record(run, ordinal, "decisions", PLACE | {"decision": text})
-        commit = fields["decision"] == "COMMIT"
-        require(commit or fields["decision"] == "ABORT", key, "it is neither COMMIT nor ABORT")
-        there = ("manifest" in fields, "abort" in fields)
-        require(there == (commit, not commit), key, "it has not a manifest with COMMIT, or abort with ABORT")
-        sealed.check(key, "", fields, {"manifest": MANIFEST} if commit else {"abort": ABORT})
-        if commit:
-            check_manifest(key, fields, fields["manifest"])
-        return fields
-
-    def checkpoint(self, run, ordinal):
-        """The checkpoint that this ordinal is; `NotFound` or `Expired` if it is none."""
-        name = f"{run}@ordinal={ordinal}"
-        if not self.store.exists(keys.record(run, "decisions", ordinal)):
-            raise NotFound(name, "no such checkpoint: no decision")
-        decision = self.decision(run, ordinal)
-        if decision["decision"] == "ABORT":
-            raise NotFound(name, "its attempt was aborted")
-        if self.is_expired(run, ordinal):
-            raise Expired(name, "it has expired")
-        readable("everstep.json", self.configuration)
-        readable(keys.record(run, "decisions", ordinal), decision)
-        return Checkpoint(self, decision["manifest"])
-
-    def checkpoints(self, run):
-        """Every checkpoint of a run, the newest first; raises what is wrong with a decision that it meets."""
-        for ordinal in reversed(self.ordinals(run, "decisions")):
-            if not self.is_expired(run, ordinal) and self.decision(run, ordinal)["decision"] == "COMMIT":
-                yield self.checkpoint(run, ordinal)
-
-    def resolve(self, reference):
-        """The checkpoint of RUN, RUN@latest, @step=N, @ordinal=K, @min=METRIC or @max=METRIC, or of pin:NAME."""
-        run, _, which = reference.partition("@")
-        if reference.startswith("pin:"):
-            run, which = "_pins", f"pin={reference[4:]}"
-        rule, _, argument = which.partition("=")
-        found = self.checkpoints(run) if run in self.runs() else ()
-        if rule == "ordinal" and argument.isdecimal():
-            return self.checkpoint(run, int(argument))
-        if rule == "step":
-            found = (one for one in found if str(one.manifest["step"]) == argument)
-        elif rule == "pin":
-            found = (one for one in found if one.manifest["pin"]["name"] == argument)
-        elif rule in ("min", "max"):
-            measured = [one for one in found if type(one.manifest["metadata"].get(argument)) in (int, float)]
-            found = sorted(measured, key=lambda one: one.manifest["metadata"][argument], reverse=rule == "max")
-        elif which not in ("", "latest"):
-            raise NotFound(reference, "a reference is RUN, RUN@latest, @step=N, @ordinal=K, @min=METRIC or @max=METRIC")
-        for checkpoint in found:
-            return checkpoint
+    def checkpoint(self, reference):
+        """The checkpoint that RUN@ordinal=K means, or the newest that RUN or pin:NAME does."""
+        run, at, ordinal = reference.partition("@ordinal=")
+        pin = run[4:] if run.startswith("pin:") else None
+        for attempt in reversed(self.attempts("_pins" if pin else run)):
+            if str(attempt.ordinal) == ordinal if at else attempt.is_checkpoint() and pin in (None, attempt.pin):
+                return attempt.readable()
         raise NotFound(reference, "no such checkpoint")
 
 
-def check_manifest(key, decision, manifest):
-    same = all(manifest[name] == decision[name] for name in ("run", "ordinal", "attempt"))
-    require(same, key, "its manifest has another run, ordinal or attempt")
-    require(("pin" in manifest) == (manifest["run"] == "_pins"), key, "pins are in the run _pins, and nothing else")
-    limit(manifest["index"]["len"], limits.INDEX, key, "bytes of the index")
-    limit(manifest["refs"]["packs"], limits.REFS, key, "packs")
-    footer = manifest["index"]["footer_offset"]
-    require(4 <= footer <= manifest["index"]["len"] - 8, key, "its index has no place for a footer")
+class Attempt:
+    """One ordinal of a run: its intent, its decision and, of a checkpoint, what that promises."""
 
+    def __init__(self, repository, run, ordinal):
+        self.repository, self.store, self.run, self.ordinal = repository, repository.store, run, ordinal
+        self.name = f"{run}@ordinal={ordinal}"
+        self.keys = {kind: record_key(run, kind, ordinal) for kind in RECORDS}
 
-def readable(key, fields):
-    unknown = fields["requires"].get("read")
-    known(not unknown, key, f"feature {', '.join(unknown or ())[:200]!r}")
+    def has(self, kind):
+        return self.store.exists(self.keys[kind])
 
+    def record(self, kind):
+        """An intent, decision or expired marker that says what its key says."""
+        fields = sealed.read(self.store, self.keys[kind], RECORDS[kind])
+        same = (fields["run"], fields["ordinal"]) == (self.run, self.ordinal)
+        require(same, self.keys[kind], "it speaks of another ordinal than its key")
+        return fields
 
-class Checkpoint:
-    def __init__(self, repository, manifest):
-        self.repository, self.manifest, self.attempt = repository, manifest, manifest["attempt"]
-        self.name = f"{manifest['run']}@ordinal={manifest['ordinal']}"
-        self.index_key = f"index/{self.attempt}/{manifest['index']['blake3']}.parquet"
-        self.decision_key = keys.record(manifest["run"], "decisions", manifest["ordinal"])
-        self.refs_key = f"index/{self.attempt}/{manifest['refs']['blake3']}.refs"
+    @cached_property
+    def intent(self):
+        fields = self.record("intents")
+        save, writers = fields["kind"] == "save", fields["world_size"] > 0
+        fits = save == writers == ("step" in fields) and (save or not fields["parents"])
+        require(fits, self.keys["intents"], "world_size, step or parents do not fit its kind")
+        return fields
 
-    def promised(self, read, *arguments):
-        """Reads what I4 promises: an object that is missing means expired meanwhile, or damage."""
-        try:
-            return read(self.repository.store, *arguments)
-        except NotFound as error:
-            if self.repository.is_expired(self.manifest["run"], self.manifest["ordinal"]):
-                raise Expired(self.name, "it expired while it was read") from None
-            raise Incomplete(error.object, f"{self.name} needs it, and it is missing") from None
+    @cached_property
+    def decision(self):
+        fields, key = self.record("decisions"), self.keys["decisions"]
+        commit = fields["decision"] == "COMMIT"
+        fits = ("manifest" in fields) == commit != ("abort" in fields)
+        require(fits, key, "it has not a manifest with COMMIT, or abort with ABORT")
+        if commit:
+            manifest = fields["manifest"]
+            same = all(manifest[name] == fields[name] for name in REFERENCE)
+            require(same, key, "its manifest has another run, ordinal or attempt")
+            require(("pin" in manifest) == (self.run == "_pins"), key, "pins are in the run _pins, and nothing else")
+            require(manifest["owners"] == sorted(set(manifest["owners"])), key, "its owners are not ascending")
+            footer = 4 <= manifest["index"]["footer_offset"] <= manifest["index"]["len"] - 8
+            require(footer, key, "its index has no place for a footer")
+        return fields
+
+    @property
+    def manifest(self):
+        return self.decision["manifest"]
+
+    @property
+    def pin(self):
+        return self.manifest.get("pin", {}).get("name")
+
+    @property
+    def index_key(self):
+        return f"index/{self.manifest['attempt']}/{self.manifest['index']['blake3']}.parquet"
+
+    @property
+    def refs_key(self):
+        return f"index/{self.manifest['attempt']}/{self.manifest['refs']['blake3']}.refs"
 
     @cached_property
     def rows(self):
@@ -160,3 +101,28 @@ class Checkpoint:
     def refs(self):
         """The packs that it uses: attempt, rank, pack id."""
         return self.promised(packs.read_refs, self.refs_key, self.manifest["refs"])
+
+    def is_checkpoint(self):
+        return self.has("decisions") and not self.has("expired") and self.decision["decision"] == "COMMIT"
+
+    def readable(self):
+        """This attempt, unless it is no checkpoint, or one that only a later version understands."""
+        require(self.has("decisions"), self.name, "it has no decision", NotFound)
+        require(self.decision["decision"] == "COMMIT", self.name, "it was aborted", NotFound)
+        require(not self.has("expired"), self.name, "it has expired", Expired)
+        check_features("everstep.json", self.repository.configuration)
+        check_features(self.keys["decisions"], self.decision)
+        return self
+
+    def promised(self, read, *arguments):
+        """Reads what I4 promises: an object that is missing means expired meanwhile, or damage."""
+        try:
+            return read(self.store, *arguments)
+        except Missing:
+            require(not self.has("expired"), self.name, "it expired while it was read", Expired)
+            raise
+
+
+def check_features(key, fields):
+    unknown = fields["requires"].get("read")
+    known(not unknown, key, f"feature {', '.join(unknown or ())[:200]!r}")

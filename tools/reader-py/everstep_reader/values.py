@@ -2,115 +2,92 @@
 
 import struct
 
-from .errors import Corrupt, limit
-from .limits import VALUE, VALUE_DEPTH, VALUE_ITEMS
+from .errors import limit, require
+from .tables import VALUE, VALUE_DEPTH, VALUE_ITEMS
 
 TUPLE = 0x45565354
-SIMPLE = {0xF4: False, 0xF5: True, 0xF6: None}
+SIMPLE = {20: False, 21: True, 22: None}
 
 
-class Pairs(tuple):
-    """A map, as pairs, with keys that a dict would take for equal: 1, 1.0 and True, or 0.0 and -0.0."""
+class Map(tuple):
+    """Pairs of key and value in order; a dict would take the keys 1, 1.0 and True for one."""
 
 
 def decode(where, data):
-    """None, bool, int, float, bytes, str, list, tuple, dict or `Pairs`."""
+    """None, bool, int, float, bytes, str, list, tuple or `Map`."""
     limit(len(data), VALUE, where, "bytes of a value")
     decoder = Decoder(where, data)
-    value = decoder.item(0)
-    if decoder.at != len(data):
-        raise Corrupt(where, f"bytes after the value, at {decoder.at}")
+    try:
+        value = decoder.item(0)
+    except UnicodeDecodeError as error:
+        decoder.require(False, error)
+    decoder.require(decoder.at == len(data), "bytes after its end")
     return value
 
 
 class Decoder:
     def __init__(self, where, data):
-        self.where, self.data, self.at, self.items_left = where, data, 0, VALUE_ITEMS
+        self.where, self.data, self.at, self.items = where, data, 0, 0
 
-    def fail(self, what):
-        raise Corrupt(self.where, f"value at {self.at}: {what}")
+    def require(self, holds, what):
+        require(holds, self.where, f"value, before {self.at}: {what}")
 
     def take(self, count):
-        if count > len(self.data) - self.at:
-            self.fail("it ends early")
+        self.require(count <= len(self.data) - self.at, "it ends early")
         self.at += count
         return self.data[self.at - count : self.at]
 
     def head(self):
         """Major type and argument; the argument in its shortest form."""
         first = self.take(1)[0]
-        major, short = first >> 5, first & 31
-        if short < 24 or major == 7:
-            return major, short
-        if short > 27:
-            self.fail("no definite length")
-        size = 1 << (short - 24)
-        argument = int.from_bytes(self.take(size))
-        if argument < (24, 1 << 8, 1 << 16, 1 << 32)[short - 24]:
-            self.fail("a number in too many bytes")
+        major, argument = first >> 5, first & 31
+        if argument >= 24 and major != 7:
+            self.require(argument <= 27, "no definite length")
+            size = 1 << argument - 24
+            argument = int.from_bytes(self.take(size))
+            self.require(argument >= (24 if size == 1 else 1 << 4 * size), "a number in too many bytes")
         return major, argument
 
     def item(self, depth, as_key=False):
         major, argument = self.head()
-        if major in (0, 1):
-            if argument >= 1 << 63:
-                self.fail("an integer that needs a tag")
-            return argument if major == 0 else -1 - argument
-        if major == 2:
-            return self.take(argument)
-        if major == 3:
-            return self.text(argument)
+        if major <= 1:
+            self.require(argument < 1 << 63, "an integer that needs a tag")
+            return -1 - argument if major else argument
+        if major <= 3:
+            return self.take(argument) if major == 2 else self.take(argument).decode()
         if major == 7:
-            return self.simple(argument)
+            self.require(argument == 27 or argument in SIMPLE, f"simple value {argument}")
+            return struct.unpack(">d", self.take(8))[0] if argument == 27 else SIMPLE[argument]
         if major == 6 and argument in (2, 3):
-            return self.big(argument)
-        if as_key:
-            self.fail("a list, tuple or map as a key")
-        is_tuple = major == 6 and argument == TUPLE
+            return self.big() if argument == 2 else -1 - self.big()
+        is_tuple = (major, argument) == (6, TUPLE)
         if is_tuple:
             major, argument = self.head()
-        limit(depth + 1, VALUE_DEPTH, self.where, "lists, tuples and maps in each other")
-        if major == 4:
-            return (tuple if is_tuple else list)(self.items(argument, depth + 1))
-        return self.map(argument, depth + 1) if major == 5 and not is_tuple else self.fail("another tag")
+        self.require(major == 4 or major == 5 and not is_tuple, "another tag")
+        self.require(not as_key, "a list, tuple or map as a key")
+        return (Map if major == 5 else tuple if is_tuple else list)(self.container(major, argument, depth + 1))
 
-    def expect(self, count):
-        if count > len(self.data) - self.at:
-            self.fail(f"{count} items in {len(self.data) - self.at} bytes")
-        self.items_left -= count
-        limit(-self.items_left, 0, self.where, "items beyond those that a value may have")
-
-    def items(self, count, depth):
-        self.expect(count)
+    def container(self, major, count, depth):
+        """Yields items, or pairs of a map, none of whose keys appears twice."""
+        items, keys = count * (major - 3), set()
+        limit(depth, VALUE_DEPTH, self.where, "lists, tuples and maps in each other")
+        self.require(items <= len(self.data) - self.at, f"{items} items where there are fewer bytes")
+        self.items += items
+        limit(self.items, VALUE_ITEMS, self.where, "items of a value")
         for _ in range(count):
-            yield self.item(depth)
-
-    def map(self, count, depth):
-        self.expect(2 * count)
-        pairs, seen = [], set()
-        for _ in range(count):
+            if major == 4:
+                yield self.item(depth)
+                continue
             start = self.at
             key = self.item(depth, as_key=True)
-            if self.data[start : self.at] in seen:
-                self.fail("a key that is there twice")
-            seen.add(self.data[start : self.at])
-            pairs.append((key, self.item(depth)))
-        return dict(pairs) if len(dict(pairs)) == count else Pairs(pairs)
+            self.require(self.data[start : self.at] not in keys, "a key that is there twice")
+            keys.add(self.data[start : self.at])
+            yield key, self.item(depth)
 
-    def text(self, length):
-        try:
-            return self.take(length).decode()
-        except UnicodeDecodeError:
-            self.fail("text that is not UTF-8")
-
-    def simple(self, short):
-        if short == 27:
-            return struct.unpack(">d", self.take(8))[0]
-        return SIMPLE[0xE0 | short] if 0xE0 | short in SIMPLE else self.fail(f"simple value {short}")
-
-    def big(self, tag):
+    def big(self):
+        """The integer of a tag, which no smaller encoding can hold."""
         major, length = self.head()
         digits = self.take(length) if major == 2 else b""
-        if len(digits) < 8 or digits[0] == 0 or len(digits) == 8 and digits[0] < 128:
-            self.fail("a big integer that is none")
-        return int.from_bytes(digits) if tag == 2 else -1 - int.from_bytes(digits)
+        number = int.from_bytes(digits)
+        self.require(number >= 1 << 63 and digits[0], "a big integer that is none")
+        return number

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from blake3 import blake3
 from cases import CASES
-from everstep_reader import load
-from everstep_reader.errors import Expired, NotFound, ReaderError, Unsupported
+from everstep_reader.errors import Expired, NotFound, Unsupported, Wrong
 from everstep_reader.repository import Repository
+from everstep_reader.rows import whole
+from everstep_reader.tensors import load, raw
 from everstep_reader.verify import Verifier
 from forge import Forge
 
@@ -36,7 +37,7 @@ def ours(repository):
     """What this reader says: verdict, bad objects, and the repository if it opens at all."""
     try:
         opened = Repository(repository)
-    except ReaderError as error:
+    except Wrong as error:
         return verdict([(error.object, isinstance(error, Unsupported))]), {error.object}, None
     verifier = Verifier(opened)
     verifier.everything()
@@ -58,15 +59,15 @@ def theirs(inspect, repository):
 def outcome(repository, reference):
     """What becomes of a checkpoint when everything in it is restored."""
     try:
-        checkpoint = repository.resolve(reference)
-        everything = load.names(checkpoint)
-    except ReaderError as error:
+        checkpoint = repository.checkpoint(reference)
+        everything = whole(checkpoint.rows)
+    except Wrong as error:
         return of_error(error)
     errors = set()
     for rows in everything:
         try:
-            load.load(checkpoint, rows)
-        except ReaderError as error:
+            load(checkpoint, rows)
+        except Wrong as error:
             errors.add(of_error(error))
     return "corrupt" if "corrupt" in errors else "unsupported" if errors else "loads"
 
@@ -104,7 +105,7 @@ def sound(inspect, folder):
         for ordinal, expected in ordinals.items():
             reference = f"{run}@ordinal={ordinal}"
             if isinstance(expected, dict):
-                wrong += contents(inspect, folder / "repository", repository.resolve(reference), expected)
+                wrong += contents(inspect, folder / "repository", repository.checkpoint(reference), expected)
             elif outcome(repository, reference) != {"fence": "incomplete"}.get(expected, expected):
                 wrong.append(f"{reference} is {outcome(repository, reference)}, not {expected}")
     return f"draft/{folder.name}", "sound", verdict, their_verdict, wrong
@@ -112,10 +113,10 @@ def sound(inspect, folder):
 
 def contents(inspect, path, checkpoint, expected):
     """What differs between a checkpoint, what the fixture says of it, and what ckpt-inspect exports."""
-    found, raw = {}, {}
-    for rows in load.names(checkpoint):
-        first, data = rows[0], load.raw(checkpoint, rows).tobytes()
-        loaded, hashed = load.load(checkpoint, rows), blake3(data).hexdigest()
+    found, exportable = {}, {}
+    for rows in whole(checkpoint.rows):
+        first, data = rows[0], raw(checkpoint, rows).tobytes()
+        loaded, hashed = load(checkpoint, rows), blake3(data).hexdigest()
         if first.kind == "tensor":
             found[first.name] = {"blake3": hashed, "dtype": first.dtype, "shape": first.shape}
             assert loaded.tobytes() == data
@@ -127,12 +128,12 @@ def contents(inspect, path, checkpoint, expected):
             else:
                 found.setdefault(first.name, {"per rank": []})["per rank"].append(about)
         if first.dtype in IN_SAFETENSORS:
-            raw[first.name] = data
+            exportable[first.name] = data
     wrong = [] if found == expected["state"] else [f"{checkpoint.name} has {found}"]
     for name in ("step", "metadata"):
         if checkpoint.manifest[name] != expected[name]:
             wrong.append(f"{checkpoint.name} has {name} {checkpoint.manifest[name]}")
-    if exported(inspect, path, checkpoint.name, [name for name in found if name not in raw]) != raw:
+    if exported(inspect, path, checkpoint.name, [name for name in found if name not in exportable]) != exportable:
         wrong.append(f"{checkpoint.name} is exported by ckpt-inspect with other bytes")
     return wrong
 

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import struct
+from collections import namedtuple
 from pathlib import Path
 
 import numpy
@@ -13,10 +14,14 @@ import pyarrow
 import pyarrow.parquet as parquet
 import zstandard
 from blake3 import blake3
-from everstep_reader import keys, packs
+from everstep_reader.codecs import PLANES
+from everstep_reader.objects import pack_key, record_key
+from everstep_reader.packs import crc32c
 
 REPOSITORY, FENCE_SESSION = "11" * 16, "22" * 16
 ATTEMPTS = ["a0" * 16, "a1" * 16, "a2" * 16]
+REFS_HEADER, REF, PACK_HEADER, PACK_ROW = map(struct.Struct, ("<8sIIQ", "<16sI32s", "<8sHHHHII16sQ16s", "<32sBBHIQQQ"))
+Entry = namedtuple("Entry", "chunk codec width base crc raw_len stored_len offset")
 U32, U64 = pyarrow.uint32(), pyarrow.uint64()
 LIST = pyarrow.list_(pyarrow.field("element", U64, nullable=False))
 ID, HASH, TEXT = pyarrow.binary(16), pyarrow.binary(32), pyarrow.string()
@@ -82,7 +87,7 @@ class Forge:
 
     def intent(self, ordinal, **fields):
         about = {"run": "r", "ordinal": ordinal, "attempt": f"{0xA0 + ordinal - 1:x}" * 16, "session": FENCE_SESSION, "requires": {}}
-        self.sealed(f"intent {ordinal}", keys.record("r", "intents", ordinal), "everstep-intent", **about | fields)
+        self.sealed(f"intent {ordinal}", record_key("r", "intents", ordinal), "everstep-intent", **about | fields)
 
     def row(self, name, dtype, shape, data, place, kind="tensor", rank=None, raw=None):
         """`place` is the number of a chunk of this save, the place of an older one, or None without elements."""
@@ -103,7 +108,7 @@ class Forge:
         rows = self.change(f"rows {ordinal}", rows)
         used = sorted({(row["writer_attempt"], row["writer_rank"], row["pack"]) for row in rows if row.get("pack")})
         used = self.change(f"refs {ordinal}", used)
-        refs = packs.REFS_HEADER.pack(b"EVSTREFS", 0, 0, len(used)) + b"".join(packs.REF.pack(*one) for one in used)
+        refs = REFS_HEADER.pack(b"EVSTREFS", 0, 0, len(used)) + b"".join(REF.pack(*one) for one in used)
         refs = self.change(f"refs bytes {ordinal}", refs)
         index, footer = self.index(ordinal, rows)
         self.put(f"index/{attempt}/{digest(index)}.parquet", index)
@@ -118,7 +123,7 @@ class Forge:
             "created": "2026-01-01T00:00:00Z", "tool": "forge",
         }
         self.sealed(
-            f"decision {ordinal}", keys.record("r", "decisions", ordinal), "everstep-decision", requires={}, **same,
+            f"decision {ordinal}", record_key("r", "decisions", ordinal), "everstep-decision", requires={}, **same,
             decision="COMMIT", manifest=manifest,
         )
         return places
@@ -128,18 +133,18 @@ class Forge:
         table, at = [], 64 + 64 * len(chunks)
         for raw, codec, stored in chunks:
             at = -(-at // 64) * 64
-            width = stored[0] if codec == 2 else 0
-            table.append(packs.Entry(blake3(raw).digest(), codec, width, 0, packs.crc32c(stored), len(raw), len(stored), at))
+            width = stored[0] if codec == PLANES else 0
+            table.append(Entry(blake3(raw).digest(), codec, width, 0, crc32c(stored), len(raw), len(stored), at))
             at += len(stored)
         header = [b"EVSTPACK", 0, 64, 64, 0, len(chunks), 0, bytes.fromhex(attempt), at, bytes(16)]
         header, table = self.change(f"{stage} table", (header, table))
-        front = packs.HEADER.pack(*header) + b"".join(packs.ENTRY.pack(*entry) for entry in table)
+        front = PACK_HEADER.pack(*header) + b"".join(PACK_ROW.pack(*entry) for entry in table)
         body = bytearray(at)
         body[: len(front)] = front
         for entry, (_, _, stored) in zip(table, chunks):
             body[entry.offset : entry.offset + len(stored)] = stored
         body = self.change(f"{stage} bytes", bytes(body))
-        self.put(keys.pack(attempt, 0, digest(front)), body)
+        self.put(pack_key(attempt, 0, digest(front)), body)
         return [
             {"chunk": entry.chunk, "raw_len": entry.raw_len, "writer_attempt": bytes.fromhex(attempt), "writer_rank": 0,
              "pack": blake3(front).digest(), "pack_len": at, "pack_offset": entry.offset, "stored_len": entry.stored_len,
