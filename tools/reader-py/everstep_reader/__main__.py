@@ -2,82 +2,67 @@
 
 REF is RUN, RUN@ordinal=K or pin:NAME. Exit status: 0 fine, 1 damaged, 2 usage, 4 not found, 5 unsupported."""
 
-import argparse
 import json
 import sys
 
 from blake3 import blake3
 
-from .errors import Expired, NotFound, Unsupported, Wrong
+from .errors import Wrong
 from .objects import parse
-from .repository import Repository
+from .repository import Attempt, Repository
 from .rows import whole
 from .tensors import load, raw
 from .verify import Verifier
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="everstep_reader", description=__doc__.splitlines()[0])
-    parser.add_argument("verb", choices=VERBS)
-    parser.add_argument("directory")
-    parser.add_argument("reference", nargs="?")
-    options = parser.parse_args()
+def main(verb="", root="", *references):
+    if verb not in VERBS or len(references) > 1:
+        return print(__doc__, file=sys.stderr) or 2
     try:
-        document, status = VERBS[options.verb](Repository(options.directory), options.reference)
+        document, status = VERBS[verb](Repository(root), *references)
     except Wrong as error:
-        document, status = {"error": show(error)}, error.status
-    json.dump(document, sys.stdout, indent=1)  # which escapes control characters of names
-    print()
+        document, status = error.show(), error.status
+    print(json.dumps(document, indent=1))  # which escapes control characters of names
     return status
 
 
-def show(error):
-    return {"kind": type(error).__name__, "object": error.object, "what": error.what}
-
-
-def ls(repository, run):
-    """Every attempt and what became of it."""
-    attempts = repository.attempts(run) if run else repository.attempts()
-    return [{"run": attempt.run, "ordinal": attempt.ordinal, **state(attempt)} for attempt in attempts], 0
+def ls(repository, *runs):
+    """Every attempt: what it committed, or why it is no checkpoint."""
+    return {attempt.name: state(attempt) for attempt in repository.attempts(*runs)}, 0
 
 
 def state(attempt):
     try:
-        manifest = attempt.readable().manifest
-        return {"state": "checkpoint", "step": manifest["step"]} | ({"pin": manifest["pin"]} if "pin" in manifest else {})
-    except NotFound as error:
-        return {"state": "expired" if isinstance(error, Expired) else error.what}
+        return {name: attempt.readable().manifest.get(name) for name in ("step", "pin", "metadata")}
     except Wrong as error:
-        return {"state": type(error).__name__, "error": show(error)}
+        return error.show()
 
 
-def verify(repository, reference):
+def verify(repository, *references):
     """Every finding, and keys that nobody knows; damage decides the exit status, then what is not supported."""
-    verifier, strays = Verifier(repository), []
-    if reference:
+    verifier = Verifier(repository)
+    for reference in references:
         verifier.checkpoint(repository.checkpoint(reference))
-    else:
+    if not references:
         verifier.everything()
-        strays = [key for key in repository.store.keys() if not parse(key)]
-    findings = list(verifier.findings.values())
+    findings = verifier.findings.values()
+    strays = [key for key in repository.store.keys() if not parse(key)]
     status = min((error.status for error in findings), default=0)
-    return {"sound": not findings, "findings": [show(error) for error in findings], "strays": strays}, status
+    return {"findings": [error.show() for error in findings], "strays": strays}, status
 
 
-def digests(repository, reference):
+def digests(repository, *references):
     """The BLAKE3 of everything in one checkpoint, or in all."""
-    chosen = [repository.checkpoint(reference)] if reference else [
-        attempt.readable() for attempt in repository.attempts() if attempt.is_checkpoint()
-    ]  # fmt: skip
-    return {attempt.name: [digest(attempt, parts) for parts in whole(attempt.rows)] for attempt in chosen}, 0
+    chosen = map(repository.checkpoint, references) if references else filter(Attempt.is_checkpoint, repository.attempts())
+    return {attempt.name: [digest(attempt, parts) for parts in whole(attempt.readable().rows)] for attempt in chosen}, 0
 
 
 def digest(checkpoint, parts):
     load(checkpoint, parts)
-    hashed = blake3(raw(checkpoint, parts)).hexdigest()
-    return {name: getattr(parts[0], name) for name in ("name", "rank", "kind", "dtype", "shape")} | {"blake3": hashed}
+    about = {name: getattr(parts[0], name) for name in ("name", "rank", "kind", "dtype", "shape")}
+    return about | {"blake3": blake3(raw(checkpoint, parts)).hexdigest()}
 
 
 VERBS = {"ls": ls, "verify": verify, "load": digests}
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

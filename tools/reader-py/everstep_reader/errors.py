@@ -10,6 +10,9 @@ class Wrong(Exception):
         super().__init__(f"{object}: {type(self).__name__}: {what}")
         self.object, self.what = object, what
 
+    def show(self):
+        return {"kind": type(self).__name__, "object": self.object, "what": self.what}
+
 
 class Corrupt(Wrong):
     """The bytes are not what the format, a hash or the key says."""

@@ -16,13 +16,14 @@ class Repository:
         self.configuration = sealed.read(self.store, "everstep.json", CONFIGURATION)
 
     def attempts(self, *runs):
-        """All attempts of these runs, or of all runs; also those whose intent is missing, of a gap the first."""
-        found = [parts for key in self.store.keys("runs") if (parts := parse(key)) and parts["run"]]
-        places = {(parts["run"], int(parts["ordinal"])) for parts in found}
-        intents = {(parts["run"], int(parts["ordinal"])) for parts in found if parts["kind"] == "intents"}
+        """All attempts of these runs, or of all runs; also the first of each gap in the intents."""
+        records = [parts for key in self.store.keys("runs") if (parts := parse(key)) and parts["run"]]
+        found = {(parts["run"], int(parts["ordinal"]), parts["kind"]) for parts in records}
+        intents = {(run, ordinal) for run, ordinal, kind in found if kind == "intents"}
         newest = dict(sorted(intents))
         gaps = {(run, ordinal + 1) for run, ordinal in intents | {(run, 0) for run in newest} if ordinal < newest[run]}
-        return [Attempt(self, *place) for place in sorted(gaps | places) if not runs or place[0] in runs]
+        places = gaps | {(run, ordinal) for run, ordinal, _ in found}
+        return [Attempt(self, *place) for place in sorted(places) if not runs or place[0] in runs]
 
     def checkpoint(self, reference):
         """The checkpoint that RUN@ordinal=K means, or the newest that RUN or pin:NAME does."""
@@ -124,5 +125,6 @@ class Attempt:
 
 
 def check_features(key, fields):
-    unknown = fields["requires"].get("read")
-    known(not unknown, key, f"feature {', '.join(unknown or ())[:200]!r}")
+    """The fields, unless reading needs a feature: version 0 has none."""
+    known(not fields["requires"].get("read"), key, f"a feature of {fields['requires']}")
+    return fields

@@ -21,50 +21,56 @@ CONFIGURATION = {
         "block_elements": POSITIVE, "block_bytes": range(16, RAW + 1),
         "overrides?": [{"pattern": 4 * KI, "block_elements": POSITIVE}, 256],
     },
-}  # fmt: skip
+}
 INTENT = {
     "magic": {"everstep-intent"}, "version": VERSION, "requires": REQUIRES, **REFERENCE, "session": ID,
     "kind": ("save", "fence"), "parents": PARENTS, "step?": U64, "world_size": U64, "job?": 256,
-}  # fmt: skip
+}
 MANIFEST = {
     **REFERENCE, "step": U64, "session": ID, "parents": PARENTS, "world_size": U64,
     "index": {"blake3": HASH, "len": range(INDEX + 1), "rows": U64, "footer_offset": U64, "footer_blake3": HASH},
     "refs": {"blake3": HASH, "len": U64, "packs": range(REFS + 1)}, "owners": [ID, REFS],
-    "rollback_to?": REFERENCE, "pin?": {"name": CHOSEN, "of": REFERENCE},
+    "rollback_to?": REFERENCE, "pin?": {"name": CHOSEN, "of": REFERENCE | {"run": CHOSEN}},
     "totals": {
         "tensors": U64, "objects": U64, "chunks": U64, "chunks_new": U64, "raw_bytes": U64, "reused_raw_bytes": U64,
         "new_raw_bytes": U64, "new_stored_bytes": U64,
     },
     "metadata": {}, "created": TEXT, "tool": TEXT,
-}  # fmt: skip
+}
 DECISION = {
     "magic": {"everstep-decision"}, "version": VERSION, "requires": REQUIRES, **REFERENCE, "decision": {"COMMIT", "ABORT"},
     "manifest?": MANIFEST, "abort?": {"reason": TEXT, "detail?": TEXT, "by?": ID},
-}  # fmt: skip
+}
 MARKER = {
     "magic": {"everstep-expired"}, "version": VERSION, "run": RUN, "ordinal": REFERENCE["ordinal"], "reason": TEXT,
     "created": TEXT,
-}  # fmt: skip
+}
+
+LEASE = {
+    "magic": {"everstep-lease"}, "version": VERSION, "requires": REQUIRES, "lease": ID, "parent": REFERENCE,
+    "ttl": range(60, 30 * 86_400 + 1), "holder?": 256, "created": TEXT,
+}
+LEASE_END = {"magic": {"everstep-lease-end"}, "version": VERSION, "lease": ID, "reason": TEXT, "created": TEXT}
 
 GROUP = {
     "first": 16 * KI, "last": 16 * KI, "rows": range(1, 16_384 + 1), "start": U64, "len": range(64 * MI + 1), "blake3": HASH,
-}  # fmt: skip
+}
 DIRECTORY = {"version": VERSION, "groups": [GROUP, GROUPS]}
 PIECE = {
     "name": 16 * KI, "kind": {"tensor", "object"}, "dtype": 64, "shape": [U64, 64], "offset": [U64, 64], "extent": [U64, 64],
     "alias_of?": 16 * KI, "rank?": U32,
-}  # fmt: skip
+}
 CHUNK = {
     "chunk_offset": U64, "chunk": HASH, "raw_len": range(RAW + 1), "writer_attempt": ID, "writer_rank": U32, "pack": HASH,
     "pack_len": range(PACK + 1), "pack_offset": range(64, 1 << 64, 64), "stored_len": range(1, STORED + 1), "codec": U8,
-}  # fmt: skip
+}
 
 REFS_HEADER = {"magic": {b"EVSTREFS".hex()}, "version": VERSION, "zero": {0}, "count": range(REFS + 1)}
 PACK_HEADER = {
     "magic": {b"EVSTPACK".hex()}, "version": VERSION, "header": {64}, "row": {64}, "zero": {0},
     "chunks": range(1, 131_072 + 1), "rank": U32, "attempt": ID, "pack_len": range(PACK + 1), "zeros": {bytes(16).hex()},
-}  # fmt: skip
+}
 PACK_ROW = {
     "chunk": HASH, "codec": (0, 1, 2), "width": U8, "base": (0,), "crc": U32, "raw_len": range(1, RAW + 1),
     "stored_len": range(1, STORED + 1), "offset": U64,
-}  # fmt: skip
+}

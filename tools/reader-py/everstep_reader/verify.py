@@ -1,14 +1,13 @@
 """Judges every invariant of page 13 that can be read off a repository, and every byte that a checkpoint promises."""
 
-from collections import defaultdict
 from math import prod
 
-from . import codecs, packs
+from . import codecs, packs, sealed
 from .errors import Expired, Missing, Wrong, known, limit, require
-from .objects import pack_key
+from .objects import pack_key, parse
 from .repository import Attempt, check_features
 from .rows import whole
-from .tables import REFERENCE
+from .tables import LEASE, LEASE_END, REFERENCE
 from .tensors import bits_of
 
 
@@ -28,19 +27,36 @@ class Verifier:
             self.findings.setdefault((error.object, type(error)), error)
 
     def everything(self):
-        self.met(check_features, "everstep.json", self.repository.configuration)
-        intents = {attempt: self.met(self.intent, attempt) for attempt in self.repository.attempts()}
-        for attempt, intent in intents.items():
+        check_features("everstep.json", self.repository.configuration)
+        intents = {}
+        for attempt in self.repository.attempts():
+            if intent := self.met(lambda: check_features(attempt.keys["intents"], attempt.intent)):
+                intents[attempt] = intent
             if attempt.has("expired"):
                 self.met(attempt.record, "expired")
             if attempt.has("decisions"):
                 self.decided(attempt, intent)
-        for attempt in relied_upon(intents, self.repository.configuration["writers"]):
+        for attempt in self.relied_upon(intents):
             self.met(require, attempt.has("decisions"), attempt.keys["decisions"], "others relied on it", Missing)
+        for key in filter(parse, self.repository.store.keys("leases")):
+            self.met(check_lease, self.repository.store, key)
 
-    def intent(self, attempt):
-        check_features(attempt.keys["intents"], attempt.intent)
-        return attempt.intent
+    def relied_upon(self, intents):
+        """What was decided: parents (W1), what expired where many write, what lies below a fence that saved (I8)."""
+        fences, parents, closed, many = {}, set(), {}, self.repository.configuration["writers"] == "many-writers"
+        for attempt, intent in intents.items():
+            if intent["kind"] == "fence":
+                fences[attempt.run, intent["session"]] = attempt.ordinal
+            else:
+                parents |= {(run, ordinal) for run, ordinal, _ in named(intent)}
+                closed[attempt.run] = max(closed.get(attempt.run, 0), fences.get((attempt.run, intent["session"]), 0))
+        for attempt, intent in intents.items():
+            place, is_fence = (attempt.run, attempt.ordinal), intent["kind"] == "fence"
+            if not is_fence and (attempt.ordinal < closed.get(attempt.run, 0) or many and attempt.has("expired")):
+                yield attempt
+            if is_fence:
+                parents.discard(place)  # whose decision is known without an object
+        yield from (Attempt(self.repository, *place) for place in sorted(parents))
 
     def decided(self, attempt, intent):
         decision = self.met(lambda: attempt.decision)
@@ -64,8 +80,9 @@ class Verifier:
         """Whether an intent or a decision says so."""
         parent = Attempt(self.repository, reference["run"], reference["ordinal"])
         try:
-            committed = (parent.decision["decision"], parent.decision["attempt"]) == ("COMMIT", reference["attempt"])
-            return not committed or parent.intent["kind"] == "fence"
+            if parent.intent["kind"] == "fence":
+                return True
+            return (parent.decision["decision"], parent.decision["attempt"]) != ("COMMIT", reference["attempt"])
         except Wrong:
             return False
 
@@ -103,23 +120,14 @@ class Verifier:
         require(not reused, checkpoint.index_key, f"{len(reused)} chunks of other attempts that no parent has there")
 
 
+def check_lease(store, key):
+    fields = sealed.read(store, key, LEASE_END if key.endswith(".end") else LEASE)
+    require(fields["lease"] in key, key, "it speaks of another lease than its key")
+
+
 def named(fields):
     """Run, ordinal and attempt of every parent."""
     return {tuple(parent[name] for name in REFERENCE) for parent in fields["parents"]}
-
-
-def relied_upon(intents, writers):
-    """Attempts that were decided: parents (W1), what expired where many write, what is below a fence that saved (I8)."""
-    saves = {attempt: intent for attempt, intent in intents.items() if intent and intent["kind"] == "save"}
-    fences = {(one.run, intent["session"]): one.ordinal for one, intent in intents.items() if intent and one not in saves}
-    parents = {(run, ordinal) for intent in saves.values() for run, ordinal, _ in named(intent)}
-    closed = defaultdict(int)  # of each run, the highest fence whose session saved
-    for one, intent in saves.items():
-        fence = fences.get((one.run, intent["session"]), 0)
-        closed[one.run] = max(closed[one.run], fence if fence < one.ordinal else 0)
-    for one in saves:
-        if one.ordinal < closed[one.run] or (one.run, one.ordinal) in parents or writers == "many-writers" and one.has("expired"):
-            yield one
 
 
 def check_index(checkpoint, places):
@@ -146,7 +154,7 @@ def check_totals(checkpoint, places):
         "tensors": sum(row.kind == "tensor" for row in firsts), "objects": sum(row.kind == "object" for row in firsts),
         "chunks": len(places), "chunks_new": len(new), "new_stored_bytes": sum(place.stored_len for place in new),
         "new_raw_bytes": new_raw, "reused_raw_bytes": raw - new_raw,
-    }  # fmt: skip
+    }
     if all(map(bits_of, firsts)):
         found["raw_bytes"] = sum(-(-prod(row.shape) * bits_of(row) // 8) for row in firsts)
     require(totals | found == totals, key, f"its totals are not those of the index, {found}")

@@ -35,12 +35,13 @@ def verdict(findings):
 
 def ours(repository):
     """What this reader says: verdict, bad objects, and the repository if it opens at all."""
+    opened = None
     try:
         opened = Repository(repository)
+        verifier = Verifier(opened)
+        verifier.everything()
     except Wrong as error:
-        return verdict([(error.object, isinstance(error, Unsupported))]), {error.object}, None
-    verifier = Verifier(opened)
-    verifier.everything()
+        return verdict([(error.object, isinstance(error, Unsupported))]), {error.object}, opened
     findings = [(error.object, isinstance(error, Unsupported)) for error in verifier.findings.values()]
     return verdict(findings), {name for name, _ in findings}, opened
 

@@ -18,8 +18,9 @@ from everstep_reader.codecs import PLANES
 from everstep_reader.objects import pack_key, record_key
 from everstep_reader.packs import crc32c
 
-REPOSITORY, FENCE_SESSION = "11" * 16, "22" * 16
+REPOSITORY, FENCE_SESSION, PIN_SESSION = "11" * 16, "22" * 16, "44" * 16
 ATTEMPTS = ["a0" * 16, "a1" * 16, "a2" * 16]
+REUSED = {"chunks_new": 0, "reused_raw_bytes": 441, "new_raw_bytes": 0, "new_stored_bytes": 0}  # the totals of a pin
 REFS_HEADER, REF, PACK_HEADER, PACK_ROW = map(struct.Struct, ("<8sIIQ", "<16sI32s", "<8sHHHHII16sQ16s", "<32sBBHIQQQ"))
 Entry = namedtuple("Entry", "chunk codec width base crc raw_len stored_len offset")
 U32, U64 = pyarrow.uint32(), pyarrow.uint64()
@@ -47,7 +48,7 @@ class Forge:
     """`change` is called with the name of a stage and what is about to be written, and returns what shall be."""
 
     def __init__(self, root, change=lambda stage, made: made):
-        self.root, self.change = Path(root), change
+        self.root, self.change, self.saved = Path(root), change, {}
 
     def put(self, key, data):
         path = self.root / key
@@ -87,7 +88,37 @@ class Forge:
 
     def intent(self, ordinal, **fields):
         about = {"run": "r", "ordinal": ordinal, "attempt": f"{0xA0 + ordinal - 1:x}" * 16, "session": FENCE_SESSION, "requires": {}}
-        self.sealed(f"intent {ordinal}", record_key("r", "intents", ordinal), "everstep-intent", **about | fields)
+        about |= fields
+        self.sealed(f"intent {ordinal}", record_key(about["run"], "intents", ordinal), "everstep-intent", **about)
+
+    def pin(self, intent=None, manifest=None, decision=None):
+        """A fence in the run of pins, and there a pin of the first checkpoint; each with fields that are put in or over."""
+        pins, index, refs = {"run": "_pins", "session": PIN_SESSION}, *self.saved[2][1:]
+        parents = [{"run": "r", "ordinal": 2, "attempt": ATTEMPTS[1]}]
+        self.intent(1, **pins, attempt="b0" * 16, kind="fence", parents=[], world_size=0)
+        about = {"attempt": "b1" * 16, "parents": parents}
+        self.intent(2, **pins | about | {"kind": "save", "step": 20, "world_size": 1} | (intent or {}))
+        self.put(f"index/{'b1' * 16}/{digest(index)}.parquet", index)
+        self.put(f"index/{'b1' * 16}/{digest(refs)}.refs", refs)
+        of = {"name": "best", "of": parents[0]}
+        made = self.saved[2][0] | pins | about | {"ordinal": 2, "pin": of, "totals": self.saved[2][0]["totals"] | REUSED} | (manifest or {})
+        fields = {"requires": {}, "run": "_pins", "ordinal": 2, "attempt": "b1" * 16, "decision": "COMMIT", "manifest": made}
+        fields = {name: value for name, value in (fields | (decision or {})).items() if value is not None}
+        made = {name: value for name, value in made.items() if value is not None}
+        if "manifest" in fields:
+            fields["manifest"] = made
+        self.sealed("pin", record_key("_pins", "decisions", 2), "everstep-decision", **fields)
+
+    def lease(self, key="77" * 16, **fields):
+        """A lease of the first checkpoint."""
+        parent = {"run": "r", "ordinal": 2, "attempt": ATTEMPTS[1]}
+        about = {"requires": {}, "lease": key, "parent": parent, "ttl": 600, "created": "2026-01-01T00:00:00Z"}
+        about = {name: value for name, value in (about | fields).items() if value is not None}
+        self.sealed("lease", f"leases/{key}", "everstep-lease", **about)
+
+    def lease_end(self, key="77" * 16, **fields):
+        about = {"lease": key, "reason": "closed", "created": "2026-01-01T00:00:00Z"} | fields
+        self.sealed("lease end", f"leases/{key}.end", "everstep-lease-end", **about)
 
     def row(self, name, dtype, shape, data, place, kind="tensor", rank=None, raw=None):
         """`place` is the number of a chunk of this save, the place of an older one, or None without elements."""
@@ -122,6 +153,7 @@ class Forge:
             "owners": sorted({one[0].hex() for one in used}), "totals": totals(attempt, rows), "metadata": {"loss": 1.5},
             "created": "2026-01-01T00:00:00Z", "tool": "forge",
         }
+        self.saved[ordinal] = (manifest, index, refs)
         self.sealed(
             f"decision {ordinal}", record_key("r", "decisions", ordinal), "everstep-decision", requires={}, **same,
             decision="COMMIT", manifest=manifest,
