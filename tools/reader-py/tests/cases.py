@@ -160,7 +160,7 @@ def later(*intents, expired=None):
         for ordinal, fields in enumerate(intents, start=4):
             forge.intent(ordinal, **fields)
         if expired:
-            forge.sealed("", f"runs/r/expired/{expired:020}", "everstep-expired", run="r", ordinal=expired, reason="", created="")
+            forge.marker("r", expired)
 
     return change
 
@@ -178,6 +178,69 @@ case(FINE, "later", "a fence expires", later(expired=1))
 case(DAMAGED, "later", "a marker of nothing", later(expired=9))
 case(FINE, "later", "a session mark that is damaged", lambda forge: forge.put("sessions/" + "22" * 16, b"no mark"))
 case(DAMAGED, "later", "a marker without a decision", later(SAVE, expired=4))
+
+# Page 03: pins and leases
+def pinned(*others, **changes):
+    return lambda forge: (forge.pin(**changes), [other(forge) for other in others])
+
+
+def leased(*others, **changes):
+    return lambda forge: (forge.lease(**changes), [other(forge) for other in others])
+
+
+def marked(run, ordinal):
+    return lambda forge: forge.marker(run, ordinal)
+
+
+def pin_of(**changes):
+    return {"pin": {"name": "best", "of": PARENT | changes}}
+
+
+LEASE = f"leases/{'77' * 16}"
+case(FINE, "later", "a pin", pinned())
+case(FINE, "later", "a pin of what has expired", pinned(marked("r", 2)))
+case(FINE, "later", "a pin that has expired", pinned(marked("_pins", 2)))
+case(FINE, "later", "a pin without a decision", pinned(lambda forge: (forge.root / forge.PIN_DECISION).unlink()))
+case(DAMAGED, "later", "a pin whose decision is damaged", pinned(lambda forge: forge.put(forge.PIN_DECISION, b"pin")))
+case(DAMAGED, "later", "a pin without its index", pinned(lambda forge: next(forge.root.glob("index/b1*/*.parquet")).unlink()))
+case(DAMAGED, "later", "a pin without its refs", pinned(lambda forge: next(forge.root.glob("index/b1*/*.refs")).unlink()))
+case(DAMAGED, "later", "a COMMIT in _pins that is no pin", pinned(manifest={"pin": None}))
+case(DAMAGED, "later", "a pin of a name that nobody can choose", pinned(manifest={"pin": {"name": "_best", "of": PARENT}}))
+case(DAMAGED, "later", "a pin of a pin", pinned(manifest=pin_of(run="_pins")))
+case(FINE, "later", "a pin of another attempt than its parent", pinned(manifest=pin_of(attempt="b2" * 16)))
+case(FINE, "later", "a pin that rolls back", pinned(manifest={"rollback_to": PARENT}))
+case(DAMAGED, "later", "a pin without a parent", pinned(manifest={"parents": []}, intent={"parents": []}))
+other = {"parents": [PARENT | {"attempt": "b2" * 16}]}
+case(DAMAGED, "later", "a pin whose parent is another attempt", pinned(manifest=other, intent=other))
+case(DAMAGED, "later", "a pin of another step than its intent", pinned(manifest={"step": 21}))
+case(FINE, "later", "a pin of another step than its parent", pinned(manifest={"step": 21}, intent={"step": 21}))
+case(FINE, "later", "a pin of other metadata", pinned(manifest={"metadata": {"loss": 1}}))
+case(DAMAGED, "later", "a pin with the totals of its parent", lambda forge: forge.pin(manifest={"totals": forge.saved[2][0]["totals"]}))
+case(DAMAGED, "decision 3", "a pin in another run", put("manifest.pin", {"name": "best", "of": PARENT}))
+case(FINE, "later", "a lease", leased())
+case(FINE, "later", "a lease that has ended", leased(lambda forge: forge.lease_end()))
+case(FINE, "later", "an end without a lease", lambda forge: forge.lease_end())
+case(FINE, "later", "an end for another reason", leased(lambda forge: forge.lease_end(reason="other")))
+case(DAMAGED, "later", "an end that is damaged", leased(lambda forge: forge.put(f"{LEASE}.end", b"end")))
+case(DAMAGED, "later", "an end of another lease", leased(lambda forge: forge.lease_end(lease="88" * 16)))
+case(UNSUPPORTED, "later", "an end of version 9", leased(lambda forge: forge.lease_end(version=9)))
+case(DAMAGED, "later", "a lease that is damaged", lambda forge: forge.put(LEASE, b"lease"))
+case(DAMAGED, "later", "a lease of another id", leased(lease="88" * 16))
+case(UNSUPPORTED, "later", "a lease of version 9", leased(version=9))
+for operation in ("read", "write", "gc"):
+    case(FINE, "later", f"a lease that requires to {operation}", leased(requires={operation: ["new"]}))
+for field in ("lease", "parent", "ttl", "created"):
+    case(DAMAGED, "later", f"a lease without {field}", leased(**{field: None}))
+case(DAMAGED, "later", "a lease of 59 seconds", leased(ttl=59))
+case(FINE, "later", "a lease of 60 seconds", leased(ttl=60))
+case(FINE, "later", "a lease of 30 days", leased(ttl=30 * 86_400))
+case(DAMAGED, "later", "a lease of 30 days and a second", leased(ttl=30 * 86_400 + 1))
+case(FINE, "later", "a lease with a holder", leased(holder="x" * 256))
+case(DAMAGED, "later", "a lease with a long holder", leased(holder="x" * 257))
+case(FINE, "later", "a lease of a run that is not there", leased(parent=PARENT | {"run": "q"}))
+case(FINE, "later", "a lease of what has expired", leased(marked("r", 2)))
+case(DAMAGED, "later", "a lease of no run", leased(parent=PARENT | {"run": "../r"}))
+case(FINE, "later", "a lease under no id", lambda forge: forge.put("leases/7", b"lease"))
 
 # Page 04: rows
 case(DAMAGED, "rows 2", "out of order", lambda rows: [rows[1], rows[0], *rows[2:]])

@@ -44,6 +44,10 @@ def seal(fields):
     return body + b',"blake3":"' + digest(body).encode() + b'"}\n'
 
 
+def without_none(fields):
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 class Forge:
     """`change` is called with the name of a stage and what is about to be written, and returns what shall be."""
 
@@ -91,30 +95,33 @@ class Forge:
         about |= fields
         self.sealed(f"intent {ordinal}", record_key(about["run"], "intents", ordinal), "everstep-intent", **about)
 
-    def pin(self, intent=None, manifest=None, decision=None):
-        """A fence in the run of pins, and there a pin of the first checkpoint; each with fields that are put in or over."""
-        pins, index, refs = {"run": "_pins", "session": PIN_SESSION}, *self.saved[2][1:]
+    def marker(self, run, ordinal):
+        about = {"run": run, "ordinal": ordinal, "reason": "", "created": ""}
+        self.sealed("", record_key(run, "expired", ordinal), "everstep-expired", **about)
+
+    PIN_DECISION = record_key("_pins", "decisions", 2)
+
+    def pin(self, intent=None, manifest=None):
+        """A fence in the run of pins, and a pin of the first checkpoint, with fields that are put in, over, or away."""
+        of_parent, index, refs = self.saved[2]
         parents = [{"run": "r", "ordinal": 2, "attempt": ATTEMPTS[1]}]
-        self.intent(1, **pins, attempt="b0" * 16, kind="fence", parents=[], world_size=0)
-        about = {"attempt": "b1" * 16, "parents": parents}
-        self.intent(2, **pins | about | {"kind": "save", "step": 20, "world_size": 1} | (intent or {}))
+        about = {"run": "_pins", "session": PIN_SESSION}
+        self.intent(1, **about, attempt="b0" * 16, kind="fence", parents=[], world_size=0)
+        about |= {"attempt": "b1" * 16, "parents": parents, "step": 20, "world_size": 1}
+        self.intent(2, **about | {"kind": "save"} | (intent or {}))
         self.put(f"index/{'b1' * 16}/{digest(index)}.parquet", index)
         self.put(f"index/{'b1' * 16}/{digest(refs)}.refs", refs)
-        of = {"name": "best", "of": parents[0]}
-        made = self.saved[2][0] | pins | about | {"ordinal": 2, "pin": of, "totals": self.saved[2][0]["totals"] | REUSED} | (manifest or {})
-        fields = {"requires": {}, "run": "_pins", "ordinal": 2, "attempt": "b1" * 16, "decision": "COMMIT", "manifest": made}
-        fields = {name: value for name, value in (fields | (decision or {})).items() if value is not None}
-        made = {name: value for name, value in made.items() if value is not None}
-        if "manifest" in fields:
-            fields["manifest"] = made
-        self.sealed("pin", record_key("_pins", "decisions", 2), "everstep-decision", **fields)
+        made = of_parent | about | {"ordinal": 2, "pin": {"name": "best", "of": parents[0]}, "totals": of_parent["totals"] | REUSED}
+        same = {"run": "_pins", "ordinal": 2, "attempt": "b1" * 16}
+        manifest = without_none(made | (manifest or {}))
+        same |= {"requires": {}, "decision": "COMMIT", "manifest": manifest}
+        self.sealed("pin", self.PIN_DECISION, "everstep-decision", **same)
 
     def lease(self, key="77" * 16, **fields):
         """A lease of the first checkpoint."""
         parent = {"run": "r", "ordinal": 2, "attempt": ATTEMPTS[1]}
         about = {"requires": {}, "lease": key, "parent": parent, "ttl": 600, "created": "2026-01-01T00:00:00Z"}
-        about = {name: value for name, value in (about | fields).items() if value is not None}
-        self.sealed("lease", f"leases/{key}", "everstep-lease", **about)
+        self.sealed("lease", f"leases/{key}", "everstep-lease", **without_none(about | fields))
 
     def lease_end(self, key="77" * 16, **fields):
         about = {"lease": key, "reason": "closed", "created": "2026-01-01T00:00:00Z"} | fields
