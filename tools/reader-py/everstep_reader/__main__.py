@@ -53,7 +53,9 @@ def verify(repository, *references):
 
 def digests(repository, *references):
     """The BLAKE3 of everything in one checkpoint, or in all."""
-    chosen = map(repository.checkpoint, references) if references else filter(Attempt.is_checkpoint, repository.attempts())
+    chosen = map(repository.checkpoint, references)
+    if not references:
+        chosen = filter(Attempt.is_checkpoint, repository.attempts())
     return {attempt.name: [digest(attempt, parts) for parts in whole(attempt.readable().rows)] for attempt in chosen}, 0
 
 

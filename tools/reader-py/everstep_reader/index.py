@@ -17,9 +17,9 @@ U8, U32, U64 = (f"INT{max(bits, 32)} Int(bitWidth={bits}, isSigned=false) 0" for
 TEXTS = dict.fromkeys(("name", "kind", "dtype", "alias_of"), (TEXT, 0))
 COLUMNS = TEXTS | {
     "shape.list.element": (U64, 1), "offset.list.element": (U64, 1), "extent.list.element": (U64, 1), "rank": (U32, 0),
-    "chunk": (BYTES_32, 0), "chunk_offset": (U64, 0), "raw_len": (U64, 0), "writer_attempt": (BYTES_16, 0),
-    "writer_rank": (U32, 0), "pack": (BYTES_32, 0), "pack_len": (U64, 0), "pack_offset": (U64, 0), "stored_len": (U64, 0),
-    "codec": (U8, 0),
+    "chunk": (BYTES_32, 0), "chunk_offset": (U64, 0), "raw_len": (U64, 0), "codec": (U8, 0), "stored_len": (U64, 0),
+    "writer_attempt": (BYTES_16, 0), "writer_rank": (U32, 0), "pack": (BYTES_32, 0), "pack_len": (U64, 0),
+    "pack_offset": (U64, 0),
 }
 
 
@@ -81,7 +81,7 @@ def check_group(key, data, group, metadata):
         ranges.append((first, first + column.total_compressed_size))
         inside = start <= first <= ranges[-1][1] <= end and not column.file_path
         allowed = inside and column.compression in ("UNCOMPRESSED", "ZSTD")
-        require(allowed, key, f"column {column.path_in_schema} is outside of its row group, or compressed by another codec")
+        require(allowed, key, f"place or compression of column {column.path_in_schema}")
     thrift.walk_pages(key, data, group["rows"], ranges)
 
 
@@ -89,7 +89,7 @@ def read_group(key, group, table):
     for name in TEXTS:  # which stay in dictionaries until then: one long name must not become one for each row
         for part in table.column(name).chunks:
             longest = pyarrow.compute.max(pyarrow.compute.binary_length(part.dictionary)).as_py()
-            limit(longest or 0, tables.GROUP["first"], key, f"bytes of a {name}")
+            limit(longest or 0, tables.NAME, key, f"bytes of a {name}")
     rows = [read_row(key, values) for values in table.to_pylist()]
     same = [row.name for row in rows[:1] + rows[-1:]] == [group["first"], group["last"]] and len(rows) == group["rows"]
     require(same, key, "a row group has not the rows or names of its directory")

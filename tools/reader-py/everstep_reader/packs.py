@@ -19,7 +19,7 @@ def read_refs(store, key, expected):
     """Attempt, rank and pack id of every entry, checked against the manifest."""
     data = store.read_whole(key, 24 + 52 * REFS, expected)
     count = unpack(key, "its header", "8sIIQ", data[:24], REFS_HEADER)["count"]
-    require(count == expected["packs"] and len(data) == 24 + 52 * count, key, f"it has not the length of {count} entries")
+    require(count == expected["packs"] and len(data) == 24 + 52 * count, key, f"not the length of {count} entries")
     entries = [data[at : at + 52] for at in range(24, len(data), 52)]
     entries = [(one[:16].hex(), int.from_bytes(one[16:20], "little"), one[20:].hex()) for one in entries]
     require(all(left < right for left, right in pairwise(entries)), key, "its entries are not ascending")

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import namedtuple
 from itertools import groupby, pairwise
 from math import prod
+from operator import le
 
 import numpy
 
@@ -30,12 +31,12 @@ def read_row(key, values):
         check(key, about, values, CHUNK)
     place = Place(*map(values.get, Place._fields)) if "chunk" in values else None
     row = Row(*map(values.get, Row._fields[:-1]), place)
-    of_kind = row.dtype not in (OBJECTS if row.kind == "tensor" else BITS) and (row.kind == "tensor" or len(row.shape) == 1)
+    tensor = row.kind == "tensor"
+    of_kind = row.dtype not in (OBJECTS if tensor else BITS) and (tensor or len(row.shape) == 1)
     require(of_kind, key, f"dtype or dimensions of {about} are not those of its kind")
-    inside = len(row.shape) == len(row.offset) == len(row.extent) and all(
-        start + length <= most for most, start, length in zip(row.shape, row.offset, row.extent)
-    )
-    require(inside, key, f"the box of {about} is not inside of its shape")
+    ends = [start + length for start, length in zip(row.offset, row.extent)]
+    same = len(row.shape) == len(row.offset) == len(row.extent)
+    require(same and all(map(le, ends, row.shape)), key, f"the box of {about} is not inside of its shape")
     elements, bits = prod(row.extent), bits_of(row)
     require((elements == 0) == (place is None), key, f"{about} has elements and no chunk, or a chunk and none")
     if place:

@@ -10,9 +10,9 @@ from .tables import TEXT, U64
 def check(key, at, value, rule):
     """Refuses a value that its rule does not allow.
 
-    A rule is {field: rule} for an object, where `field?` may be absent; [rule, most] for a list; a range for a number; the
-    most bytes of a text, or a regular expression for one; the set of possible values; or a tuple of those that this
-    version knows."""
+    A rule is {field: rule} for an object, where `field?` may be absent; [rule, most] for a list; a range for a number;
+    the most bytes of a text, or a regular expression for one; the set of possible values; or a tuple of the values that
+    this version knows."""
     if isinstance(rule, dict):
         require(isinstance(value, dict), key, f"{at} is not a JSON object")
         for name, inner in rule.items():

@@ -1,4 +1,4 @@
-"""What every object must say, field by field (pages 02 to 06), within the limits of page 12. `rules` applies these tables."""
+"""What every object must say, field by field (pages 02 to 06), within the limits of page 12: tables for `rules`."""
 
 from .objects import CHOSEN, HASH, ID, RUN
 
@@ -8,10 +8,11 @@ INDEX, FOOTER, COLUMNS, GROUPS = 2 * GI, 16 * MI, 256, 16_384
 GROUP_PAGES, VALUES_PER_ROW, BOX_CELLS = 32 * MI, 64, 32 * MI
 RAW, STORED, PACK, REFS = 32 * MI, 32 * MI + 4 * KI, 64 * MI, 16 * MI
 VALUE, VALUE_DEPTH, VALUE_ITEMS = 256 * MI, 128, 4 * MI
-U8, U16, U32, U64, POSITIVE = range(1 << 8), range(1 << 16), range(1 << 32), range(1 << 64), range(1, 1 << 64)
+U8, U32, U64, POSITIVE = range(1 << 8), range(1 << 32), range(1 << 64), range(1, 1 << 64)
+NAME, NUMBERS = 16 * KI, [U64, 64]
 
 VERSION = (0,)
-REQUIRES = {"read?": [TEXT, TEXT], "write?": [TEXT, TEXT], "gc?": [TEXT, TEXT]}
+REQUIRES = {"read?": [TEXT, SEALED], "write?": [TEXT, SEALED], "gc?": [TEXT, SEALED]}
 REFERENCE = {"run": RUN, "ordinal": range(1, 10**18 + 1), "attempt": ID}
 PARENTS = [REFERENCE, 16]
 CONFIGURATION = {
@@ -38,8 +39,8 @@ MANIFEST = {
     "metadata": {}, "created": TEXT, "tool": TEXT,
 }
 DECISION = {
-    "magic": {"everstep-decision"}, "version": VERSION, "requires": REQUIRES, **REFERENCE, "decision": {"COMMIT", "ABORT"},
-    "manifest?": MANIFEST, "abort?": {"reason": TEXT, "detail?": TEXT, "by?": ID},
+    "magic": {"everstep-decision"}, "version": VERSION, "requires": REQUIRES, **REFERENCE,
+    "decision": {"COMMIT", "ABORT"}, "manifest?": MANIFEST, "abort?": {"reason": TEXT, "detail?": TEXT, "by?": ID},
 }
 MARKER = {
     "magic": {"everstep-expired"}, "version": VERSION, "run": RUN, "ordinal": REFERENCE["ordinal"], "reason": TEXT,
@@ -53,22 +54,24 @@ LEASE = {
 LEASE_END = {"magic": {"everstep-lease-end"}, "version": VERSION, "lease": ID, "reason": TEXT, "created": TEXT}
 
 GROUP = {
-    "first": 16 * KI, "last": 16 * KI, "rows": range(1, 16_384 + 1), "start": U64, "len": range(64 * MI + 1), "blake3": HASH,
+    "first": NAME, "last": NAME, "rows": range(1, 16_384 + 1), "start": U64, "len": range(64 * MI + 1), "blake3": HASH,
 }
 DIRECTORY = {"version": VERSION, "groups": [GROUP, GROUPS]}
 PIECE = {
-    "name": 16 * KI, "kind": {"tensor", "object"}, "dtype": 64, "shape": [U64, 64], "offset": [U64, 64], "extent": [U64, 64],
-    "alias_of?": 16 * KI, "rank?": U32,
+    "name": NAME, "kind": {"tensor", "object"}, "dtype": 64, "shape": NUMBERS, "offset": NUMBERS, "extent": NUMBERS,
+    "alias_of?": NAME, "rank?": U32,
 }
 CHUNK = {
-    "chunk_offset": U64, "chunk": HASH, "raw_len": range(RAW + 1), "writer_attempt": ID, "writer_rank": U32, "pack": HASH,
-    "pack_len": range(PACK + 1), "pack_offset": range(64, 1 << 64, 64), "stored_len": range(1, STORED + 1), "codec": U8,
+    "chunk_offset": U64, "chunk": HASH, "raw_len": range(RAW + 1), "writer_attempt": ID, "writer_rank": U32,
+    "pack": HASH, "pack_len": range(PACK + 1), "pack_offset": range(64, 1 << 64, 64),
+    "stored_len": range(1, STORED + 1), "codec": U8,
 }
 
 REFS_HEADER = {"magic": {b"EVSTREFS".hex()}, "version": VERSION, "zero": {0}, "count": range(REFS + 1)}
 PACK_HEADER = {
     "magic": {b"EVSTPACK".hex()}, "version": VERSION, "header": {64}, "row": {64}, "zero": {0},
-    "chunks": range(1, 131_072 + 1), "rank": U32, "attempt": ID, "pack_len": range(PACK + 1), "zeros": {bytes(16).hex()},
+    "chunks": range(1, 131_072 + 1), "rank": U32, "attempt": ID, "pack_len": range(PACK + 1),
+    "zeros": {bytes(16).hex()},
 }
 PACK_ROW = {
     "chunk": HASH, "codec": (0, 1, 2), "width": U8, "base": (0,), "crc": U32, "raw_len": range(1, RAW + 1),

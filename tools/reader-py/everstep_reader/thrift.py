@@ -6,7 +6,7 @@ from .tables import GROUP_PAGES, GROUPS, VALUES_PER_ROW
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 HEADERS = {DATA: (5, 2), DICTIONARY: (7, 2), DATA_V2: (8, 4)}  # fields of the header, and in it of the encoding
 ENCODINGS = (0, 2, 3, 5, 8)  # PLAIN, dictionaries, RLE, DELTA_BINARY_PACKED: none makes much text of little
-SIZES = {3: 1, 7: 8, 8: None}  # of bytes, doubles and binaries, which have their length before them; none is of interest
+SIZES = {3: 1, 7: 8, 8: None}  # of bytes, doubles and binaries, whose length comes first; they are passed over
 MALFORMED = (LookupError, TypeError, ValueError, RecursionError)
 
 

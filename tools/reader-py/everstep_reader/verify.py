@@ -28,35 +28,22 @@ class Verifier:
 
     def everything(self):
         check_features("everstep.json", self.repository.configuration)
-        intents = {}
+        intents, expired = {}, set()
         for attempt in self.repository.attempts():
             if intent := self.met(lambda: check_features(attempt.keys["intents"], attempt.intent)):
-                intents[attempt] = intent
+                intents[attempt.run, attempt.ordinal] = intent
             if attempt.has("expired"):
+                expired.add((attempt.run, attempt.ordinal))
                 self.met(attempt.record, "expired")
             if attempt.has("decisions"):
                 self.decided(attempt, intent)
-        for attempt in self.relied_upon(intents):
+        if self.repository.configuration["writers"] != "many-writers":
+            expired = set()  # where one writes, what is aborted expires as well, and does so first
+        for place in sorted(relied_upon(intents, expired)):
+            attempt = Attempt(self.repository, *place)
             self.met(require, attempt.has("decisions"), attempt.keys["decisions"], "others relied on it", Missing)
         for key in filter(parse, self.repository.store.keys("leases")):
             self.met(check_lease, self.repository.store, key)
-
-    def relied_upon(self, intents):
-        """What was decided: parents (W1), what expired where many write, what lies below a fence that saved (I8)."""
-        fences, parents, closed, many = {}, set(), {}, self.repository.configuration["writers"] == "many-writers"
-        for attempt, intent in intents.items():
-            if intent["kind"] == "fence":
-                fences[attempt.run, intent["session"]] = attempt.ordinal
-            else:
-                parents |= {(run, ordinal) for run, ordinal, _ in named(intent)}
-                closed[attempt.run] = max(closed.get(attempt.run, 0), fences.get((attempt.run, intent["session"]), 0))
-        for attempt, intent in intents.items():
-            place, is_fence = (attempt.run, attempt.ordinal), intent["kind"] == "fence"
-            if not is_fence and (attempt.ordinal < closed.get(attempt.run, 0) or many and attempt.has("expired")):
-                yield attempt
-            if is_fence:
-                parents.discard(place)  # whose decision is known without an object
-        yield from (Attempt(self.repository, *place) for place in sorted(parents))
 
     def decided(self, attempt, intent):
         decision = self.met(lambda: attempt.decision)
@@ -73,7 +60,8 @@ class Verifier:
             same = all(intent[name] == manifest[name] for name in ("session", "step"))
             require(same, key, "session or step is not that of the intent")
             require(named(manifest) <= named(intent), key, "a parent that its intent does not name")
-            require(not any(map(self.is_no_checkpoint, manifest["parents"])), key, "a parent that was never a checkpoint")
+            never = any(map(self.is_no_checkpoint, manifest["parents"]))
+            require(not never, key, "a parent that was never a checkpoint")
         return True
 
     def is_no_checkpoint(self, reference):
@@ -128,6 +116,19 @@ def check_lease(store, key):
 def named(fields):
     """Run, ordinal and attempt of every parent."""
     return {tuple(parent[name] for name in REFERENCE) for parent in fields["parents"]}
+
+
+def relied_upon(intents, expired):
+    """Runs and ordinals that were decided: parents (W1), the expired, and what lies below a fence that saved (I8)."""
+    saves = {place: intent for place, intent in intents.items() if intent["kind"] == "save"}
+    fences = intents.keys() - saves.keys()  # whose decision is known without an object
+    fence_of = {(run, intents[run, ordinal]["session"]): ordinal for run, ordinal in fences}
+    closed = {}  # the highest fence of each run whose session has saved
+    for (run, _), intent in saves.items():
+        closed[run] = max(closed.get(run, 0), fence_of.get((run, intent["session"]), 0))
+    parents = {parent[:2] for intent in saves.values() for parent in named(intent)}
+    fenced = {(run, ordinal) for run, ordinal in saves if ordinal < closed[run]}
+    return parents - fences | fenced | expired & saves.keys()
 
 
 def check_index(checkpoint, places):

@@ -199,6 +199,7 @@ def pin_of(**changes):
 LEASE = f"leases/{'77' * 16}"
 case(FINE, "later", "a pin", pinned())
 case(FINE, "later", "a pin of what has expired", pinned(marked("r", 2)))
+case(FINE, "later", "a pin of what was swept", pinned(marked("r", 2), lambda forge: forge.sweep()))
 case(FINE, "later", "a pin that has expired", pinned(marked("_pins", 2)))
 case(FINE, "later", "a pin without a decision", pinned(lambda forge: (forge.root / forge.PIN_DECISION).unlink()))
 case(DAMAGED, "later", "a pin whose decision is damaged", pinned(lambda forge: forge.put(forge.PIN_DECISION, b"pin")))

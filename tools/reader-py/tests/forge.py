@@ -99,6 +99,11 @@ class Forge:
         about = {"run": run, "ordinal": ordinal, "reason": "", "created": ""}
         self.sealed("", record_key(run, "expired", ordinal), "everstep-expired", **about)
 
+    def sweep(self):
+        """Takes away what a collector would of the first checkpoint, after it has expired, while its packs are in use."""
+        for path in self.root.glob(f"index/{ATTEMPTS[1]}/*"):
+            path.unlink()
+
     PIN_DECISION = record_key("_pins", "decisions", 2)
 
     def pin(self, intent=None, manifest=None):

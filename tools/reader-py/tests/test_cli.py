@@ -8,6 +8,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from forge import Forge
+
 DRAFT = Path(__file__).parents[3] / "fixtures" / "draft"
 HISTORY, OBJECTS = DRAFT / "history" / "repository", DRAFT / "objects" / "repository"
 
@@ -29,6 +31,21 @@ class CommandLine(unittest.TestCase):
         self.assertEqual((status, list(loaded)), (0, ["objects@ordinal=2"]))
         names = [(one["name"], one["rank"]) for one in loaded["objects@ordinal=2"]]
         self.assertEqual(names, [("all", None), ("empty", None), ("rng", 0), ("rng", 1), ("rng", 2)])
+
+    def test_a_pin_is_listed_and_loads_after_what_it_pins_was_swept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            forge = Forge(folder)
+            forge.repository()
+            digests = run("load", folder, "r@ordinal=2")[1]["r@ordinal=2"]
+            forge.pin()
+            forge.marker("r", 2)
+            forge.sweep()
+            self.assertEqual(run("ls", folder, "_pins")[1]["_pins@ordinal=2"]["pin"]["name"], "best")
+            self.assertEqual(run("load", folder, "pin:best"), (0, {"_pins@ordinal=2": digests}))
+            self.assertEqual(run("verify", folder, "pin:best")[0], 0)
+            self.assertEqual(run("load", folder, "pin:other")[0], 4)
+            forge.marker("_pins", 2)
+            self.assertEqual(run("load", folder, "pin:best")[0], 4)
 
     def test_the_exit_status_tells_usage_from_absence_and_damage(self):
         self.assertEqual(run("verify", HISTORY), (0, {"findings": [], "strays": []}))
