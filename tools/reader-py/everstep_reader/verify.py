@@ -79,9 +79,11 @@ class Verifier:
         rows, refs = self.met(lambda: checkpoint.rows), self.met(lambda: checkpoint.refs)
         places, consistent = {row.place for row in rows or () if row.place}, False
         packs_of_rows = {place[2:5] for place in places}
+        understood = {place for place in places if place.codec <= codecs.PLANES}
         if rows is not None:
-            consistent = self.met(check_index, checkpoint, places)
-            self.met(self.check_reused, checkpoint, places)
+            self.met(known, understood == places, checkpoint.index_key, "a codec of its rows")
+            consistent = self.met(check_index, checkpoint, understood)
+            self.met(self.check_reused, checkpoint, understood)
             self.met(check_totals, checkpoint, places)
         if refs is not None:
             owners = sorted({attempt for attempt, _, _ in refs}) == checkpoint.manifest["owners"]
@@ -91,10 +93,9 @@ class Verifier:
         for pack in sorted(refs or () if rows is None else packs_of_rows):
             if pack not in self.tables:
                 self.tables[pack] = self.met(checkpoint.promised, packs.read, *pack)
-        for place in places if consistent else ():
-            understood, table = place.codec <= codecs.PLANES, self.tables[place[2:5]]
-            self.met(known, understood, checkpoint.index_key, f"codec {place.codec}")
-            same = table is None or not understood or place in table
+        for place in understood if consistent else ():
+            table = self.tables[place[2:5]]
+            same = table is None or place in table
             self.met(require, same, pack_key(*place[2:5]), f"an index has another chunk at {place.pack_offset}")
 
     def check_reused(self, checkpoint, places):
