@@ -32,14 +32,15 @@ def read(store, key, expected):
     ends = (data[:4], footer[-4:], int.from_bytes(footer[-8:-4], "little"))
     require(ends == (b"PAR1", b"PAR1", len(footer) - 8), key, "its footer does not begin where the manifest says")
     try:
-        limit(len(thrift.Compact(data, end).struct()[2]), tables.COLUMNS, key, "elements of its schema")
+        walked = thrift.Compact(data, end).struct()
+        limit(len(walked[thrift.SCHEMA]), tables.SCHEMA, key, "elements of its schema")
         metadata = parquet.read_metadata(pyarrow.BufferReader(data))
         check_columns(key, metadata.schema)
         groups = directory(key, metadata, expected)
         options = {"metadata": metadata, "pre_buffer": False, "read_dictionary": list(TEXTS)}
         file, rows = parquet.ParquetFile(pyarrow.BufferReader(data), **options), []
         for number, group in enumerate(groups):
-            check_group(key, data, group, metadata.row_group(number))
+            check_group(key, data, group, walked[thrift.ROW_GROUPS][number])
             rows += read_group(key, group, file.read_row_group(number, columns=list(COLUMNS), use_threads=False))
     except (pyarrow.ArrowException, OSError, MemoryError, *thrift.MALFORMED) as error:
         require(False, key, f"parquet: {error!r}")
@@ -71,17 +72,13 @@ def directory(key, metadata, expected):
 
 
 def check_group(key, data, group, metadata):
-    """Right hash; column chunks that lie inside, are encoded as allowed, and unpack to a bounded size."""
+    """Right hash; column chunks that lie inside, are compressed as allowed, and unpack to a bounded size."""
     start, end = group["start"], group["start"] + group["len"]
     require(blake3(data[start:end]).hexdigest() == group["blake3"], key, f"the row group at {start} has another hash")
-    require(metadata.num_rows == group["rows"], key, f"the row group at {start} has not the rows of its directory")
-    ranges = []
-    for column in map(metadata.column, range(metadata.num_columns)):
-        first = min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset)
-        ranges.append((first, first + column.total_compressed_size))
-        inside = start <= first <= ranges[-1][1] <= end and not column.file_path
-        allowed = inside and column.compression in ("UNCOMPRESSED", "ZSTD")
-        require(allowed, key, f"place or compression of column {column.path_in_schema}")
+    require(metadata[thrift.NUM_ROWS] == group["rows"], key, f"the row group at {start} has not the rows of its directory")
+    ranges = [thrift.range_of(column) for column in metadata[thrift.COLUMN_CHUNKS]]
+    inside = all(start <= first <= last <= end for first, last in ranges)
+    require(inside, key, f"a column of the row group at {start} lies outside of it, or is not compressed as allowed")
     thrift.walk_pages(key, data, group["rows"], ranges)
 
 

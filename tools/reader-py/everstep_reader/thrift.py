@@ -3,6 +3,8 @@
 from .errors import limit, require
 from .tables import GROUP_PAGES, GROUPS, VALUES_PER_ROW
 
+SCHEMA, ROW_GROUPS, COLUMN_CHUNKS, NUM_ROWS = 2, 4, 1, 3  # fields of the metadata, and of a row group
+UNCOMPRESSED, ZSTD = 0, 6
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 HEADERS = {DATA: (5, 2), DICTIONARY: (7, 2), DATA_V2: (8, 4)}  # fields of the header, and in it of the encoding
 ENCODINGS = (0, 2, 3, 5, 8)  # PLAIN, dictionaries, RLE, DELTA_BINARY_PACKED: none makes much text of little
@@ -47,6 +49,14 @@ class Compact:
             field = field + (head >> 4) if head >> 4 else self.value(4)
             fields[field] = self.value(head & 15)
         return fields
+
+
+def range_of(column):
+    """Start and end of a column chunk in the file; (-1, -1) if it is in another one, or compressed in another way."""
+    metadata = column[3]
+    first = min(metadata[9], metadata.get(11) or metadata[9])  # of its data pages, and of its dictionary
+    allowed = 1 not in column and metadata[4] in (UNCOMPRESSED, ZSTD)
+    return (first, first + metadata[7]) if allowed else (-1, -1)
 
 
 def walk_pages(key, data, rows, columns):
