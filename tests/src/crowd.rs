@@ -66,7 +66,8 @@ impl Share {
             replicas,
             source: Source::Memory(bytes),
         };
-        let own = Bounds { offset: vec![u64::from(rank.0) * ROWS, 0], extent: vec![ROWS, COLUMNS] };
+        let own =
+            Bounds { offset: vec![u64::from(rank.0) * ROWS, 0].into(), extent: vec![ROWS, COLUMNS].into() };
         let shape = vec![u64::from(world_size) * ROWS, COLUMNS];
         let int = |value: u64| Content::Value(Value::Int(value.cast_signed()));
         let object = |name: &str, rank, content| ObjectEntry { name: name.to_owned(), rank, content };

@@ -8,6 +8,7 @@ use everstep_format::codec::Codec;
 use everstep_format::dtype::Dtype;
 use everstep_format::id::{AttemptId, ChunkId, PackId};
 use everstep_format::index::{self, EncodedIndex, Footer};
+use everstep_format::invariant::rows_are_sound;
 use everstep_format::key::PackAddress;
 use everstep_format::name::Rank;
 use everstep_format::row::{ElementType, Kind, Location, Piece, Row};
@@ -15,7 +16,8 @@ use everstep_format::row::{ElementType, Kind, Location, Piece, Row};
 fn main() {
     let count: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
     let rows: Vec<Row> = (0..count).map(row).collect();
-    let (encoded, writing) = timed(|| index::write(&rows).expect("sound rows"));
+    let (encoded, writing) =
+        timed(|| index::write(rows_are_sound(&rows).expect("sound rows")).expect("small"));
     let (back, reading) =
         timed(|| index::read_all(&encoded.bytes, &encoded.reference).expect("what was written"));
     assert!(back == rows, "the index gives back other rows");
@@ -52,7 +54,7 @@ fn row(i: u64) -> Row {
         name: format!("model.layers.{:04}.mlp.experts.{:03}.up_proj.weight", i / 1000, i % 1000).into(),
         kind: Kind::Tensor,
         element: ElementType::Dtype(Dtype::F32),
-        shape: vec![elements],
+        shape: vec![elements].into(),
         bounds: Bounds::whole(&[elements]),
         alias_of: None,
         rank: None,

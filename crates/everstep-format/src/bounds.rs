@@ -2,21 +2,27 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use crate::FormatError;
+
+/// One number per dimension. Those of a vector or matrix lie in the value itself: an index of a very large job has
+/// millions of boxes, and nothing is as slow as memory that is far.
+pub type Dims = SmallVec<[u64; 2]>;
 
 /// A box of elements. A scalar has no dimensions and one element.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bounds {
     /// First index per dimension.
-    pub offset: Vec<u64>,
+    pub offset: Dims,
     /// Length per dimension.
-    pub extent: Vec<u64>,
+    pub extent: Dims,
 }
 
 impl Bounds {
     /// The whole tensor of `shape`.
     pub fn whole(shape: &[u64]) -> Self {
-        Self { offset: vec![0; shape.len()], extent: shape.to_vec() }
+        Self { offset: Dims::from_elem(0, shape.len()), extent: shape.into() }
     }
 
     /// Dimensions.
@@ -43,7 +49,7 @@ impl Bounds {
     /// The common part, or `None` when there is none (or either box is empty). Both must have the same rank.
     pub fn intersect(&self, other: &Self) -> Option<Self> {
         let mut out =
-            Self { offset: Vec::with_capacity(self.rank()), extent: Vec::with_capacity(self.rank()) };
+            Self { offset: Dims::with_capacity(self.rank()), extent: Dims::with_capacity(self.rank()) };
         for d in 0..self.rank() {
             let start = self.offset[d].max(other.offset[d]);
             let end = self.end(d).min(other.end(d));
@@ -91,7 +97,7 @@ mod tests {
     use super::*;
 
     fn b(offset: &[u64], extent: &[u64]) -> Bounds {
-        Bounds { offset: offset.to_vec(), extent: extent.to_vec() }
+        Bounds { offset: offset.into(), extent: extent.into() }
     }
 
     /// C31: a scalar has one element, and any zero makes a shape empty, whatever the others are.

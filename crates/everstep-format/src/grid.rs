@@ -52,7 +52,7 @@ impl Grid {
         if bounds.is_empty() {
             return Vec::new();
         }
-        let mut pieces = vec![Bounds { offset: Vec::new(), extent: Vec::new() }];
+        let mut pieces = vec![Bounds::whole(&[])];
         for d in 0..bounds.rank() {
             let runs: Vec<(u64, u64)> = runs(bounds.offset[d], bounds.end(d), self.block[d].max(1)).collect();
             pieces = pieces.iter().flat_map(|piece| runs.iter().map(|run| extended(piece, *run))).collect();
@@ -71,13 +71,10 @@ fn runs(start: u64, end: u64, block: u64) -> impl Iterator<Item = (u64, u64)> {
 }
 
 fn extended(piece: &Bounds, (offset, extent): (u64, u64)) -> Bounds {
-    let with = |values: &[u64], value| {
-        let mut out = Vec::with_capacity(values.len() + 1);
-        out.extend_from_slice(values);
-        out.push(value);
-        out
-    };
-    Bounds { offset: with(&piece.offset, offset), extent: with(&piece.extent, extent) }
+    let mut longer = piece.clone();
+    longer.offset.push(offset);
+    longer.extent.push(extent);
+    longer
 }
 
 /// Elements of a block at most: the repository's setting or its first matching override, within the byte limit.

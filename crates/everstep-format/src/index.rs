@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::IndexRef;
 use crate::id::ContentHash;
+use crate::invariant::SoundRows;
 use crate::row::Row;
 use crate::{FormatError, invariant, limits};
 
@@ -38,14 +39,12 @@ pub struct EncodedIndex {
     pub reference: IndexRef,
 }
 
-/// Writes `rows`, which must be sorted by [`Row::sort_key`] and each sound on its own. Equal rows give equal bytes.
+/// Writes `rows`, on all threads of the current pool. Equal rows give equal bytes.
 ///
 /// # Errors
-/// [`FormatError::Invalid`] when they are not; [`FormatError::TooLarge`].
-pub fn write(rows: &[Row]) -> Result<EncodedIndex, FormatError> {
-    invariant::rows_are_sorted(rows)?;
-    rows.iter().try_for_each(invariant::row_is_sound)?;
-    encode::file(rows, &encode::Table { schema: columns::schema(), batch: encode::batch })
+/// [`FormatError::TooLarge`].
+pub fn write(rows: SoundRows<'_>) -> Result<EncodedIndex, FormatError> {
+    encode::file(&rows, &encode::Table { schema: columns::schema(), batch: encode::batch })
 }
 
 /// Reads a whole index file, checking it against `reference` first.

@@ -1,6 +1,9 @@
 //! Named checks that hold for every sound checkpoint; run before a commit and by `verify`.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
+
+use rayon::prelude::*;
 
 use crate::FormatError;
 use crate::bounds::{self, Bounds};
@@ -8,18 +11,31 @@ use crate::grid;
 use crate::id::{AttemptId, ChunkId};
 use crate::key::PackAddress;
 use crate::limits;
-use crate::row::{ElementType, Kind, Location, Piece, Row};
+use crate::row::{self, ElementType, Kind, Location, Piece, Row};
 
 mod cover;
 
 pub use cover::boxes_cover;
 
+/// Rows of which [`rows_are_sound`] holds: what an index may be made of.
+#[derive(Debug, Clone, Copy)]
+pub struct SoundRows<'r>(&'r [Row]);
+
+impl Deref for SoundRows<'_> {
+    type Target = [Row];
+
+    fn deref(&self) -> &[Row] {
+        self.0
+    }
+}
+
 /// Rows are sorted by [`Row::sort_key`], without equal keys.
 ///
 /// # Errors
 /// [`FormatError::Invalid`] naming the first pair out of order.
-pub fn rows_are_sorted<R: AsRef<Row>>(rows: &[R]) -> Result<(), FormatError> {
-    match rows.windows(2).find(|pair| pair[0].as_ref().sort_key() >= pair[1].as_ref().sort_key()) {
+pub fn rows_are_sorted<R: AsRef<Row> + Sync>(rows: &[R]) -> Result<(), FormatError> {
+    let wrong = |pair: &&[R]| pair[0].as_ref().sort_key() >= pair[1].as_ref().sort_key();
+    match rows.par_windows(2).find_first(wrong) {
         None => Ok(()),
         Some(pair) => {
             let found = format!("{} before {}", label(pair[0].as_ref()), label(pair[1].as_ref()));
@@ -28,22 +44,28 @@ pub fn rows_are_sorted<R: AsRef<Row>>(rows: &[R]) -> Result<(), FormatError> {
     }
 }
 
-/// Every rule that the rows of one checkpoint must keep on their own: names and shapes within limits, one kind, type
+/// Every rule that the rows of one checkpoint must keep on their own, checked on all threads of the current pool: names and shapes within limits, one kind, type
 /// and shape per name, full coverage, pieces inside their chunks, chunks inside their packs, one location per chunk.
 ///
 /// # Errors
 /// The first [`FormatError`], naming tensor and piece.
-pub fn rows_are_sound(rows: &[Row]) -> Result<(), FormatError> {
+pub fn rows_are_sound(rows: &[Row]) -> Result<SoundRows<'_>, FormatError> {
     rows_are_sorted(rows)?;
-    rows.iter().try_for_each(row_is_sound)?;
-    for same_name in rows.chunk_by(|a, b| a.name == b.name) {
-        names_agree(same_name)?;
-    }
-    for state in rows.chunk_by(|a, b| a.name == b.name && a.rank == b.rank) {
-        state_is_whole(state)?;
+    let names = rows.par_chunk_by(|a, b| a.name == b.name);
+    if let Some(error) = names.find_map_first(|same_name| name_is_sound(same_name).err()) {
+        return Err(error);
     }
     aliases_exist(rows)?;
-    chunks_have_one_place(rows)
+    let (chunks, packs) = rayon::join(|| chunks_have_one_place(rows), || packs_have_one_length(rows));
+    chunks.and(packs)?;
+    Ok(SoundRows(rows))
+}
+
+/// All rows of one name.
+fn name_is_sound(same_name: &[Row]) -> Result<(), FormatError> {
+    same_name.iter().try_for_each(row_is_sound)?;
+    names_agree(same_name)?;
+    same_name.chunk_by(|a, b| a.rank == b.rank).try_for_each(state_is_whole)
 }
 
 /// The rows of W4: each refers to a pack of the attempt `own`, or to a chunk exactly where the index of a confirmed
@@ -214,19 +236,37 @@ fn aliases_exist(rows: &[Row]) -> Result<(), FormatError> {
     }
 }
 
-/// One location and raw length per chunk, one length per pack.
+/// One location and raw length per chunk.
 fn chunks_have_one_place(rows: &[Row]) -> Result<(), FormatError> {
-    let mut places: HashMap<ChunkId, &Piece> = HashMap::new();
+    let place = |number: usize| rows[number].piece.as_ref().map(|piece| (piece.location, piece.raw_len));
+    let elsewhere = |same: &Vec<usize>| same.iter().copied().find(|&number| place(number) != place(same[0]));
+    let repeated = row::repeated_chunks(rows);
+    let first = repeated.iter().filter_map(|same| Some((elsewhere(same)?, same[0]))).min();
+    match first.and_then(|(number, other)| Some((&rows[number], rows[number].piece.as_ref()?, place(other)?)))
+    {
+        None => Ok(()),
+        Some((row, piece, (other, raw_len))) => {
+            let found = format!(
+                "{}: chunk {} of {} bytes at {:?}",
+                label(row),
+                piece.chunk,
+                piece.raw_len,
+                piece.location
+            );
+            let rule = format!("one length and location per chunk, such as {raw_len} bytes at {other:?}");
+            Err(FormatError::invalid("chunk", found, rule))
+        }
+    }
+}
+
+fn packs_have_one_length(rows: &[Row]) -> Result<(), FormatError> {
     let mut packs: HashMap<PackAddress, u64> = HashMap::new();
     for row in rows {
-        let Some(piece) = &row.piece else { continue };
-        let first = places.entry(piece.chunk).or_insert(piece);
-        let same_place = first.location == piece.location && first.raw_len == piece.raw_len;
-        let pack_len = *packs.entry(piece.location.pack).or_insert(piece.location.pack_len);
-        if !same_place || pack_len != piece.location.pack_len {
-            let found = format!("{}: chunk {} at {:?}", label(row), piece.chunk, piece.location);
-            let rule = format!("one location and length per chunk and pack, such as {:?}", first.location);
-            return Err(FormatError::invalid("chunk", found, rule));
+        let Some(Piece { location: Location { pack, pack_len, .. }, .. }) = &row.piece else { continue };
+        let first = *packs.entry(*pack).or_insert(*pack_len);
+        if first != *pack_len {
+            let found = format!("{}: pack {} of {pack_len} bytes", label(row), pack.pack);
+            return Err(FormatError::invalid("pack", found, format!("one length per pack, such as {first}")));
         }
     }
     Ok(())

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::bounds::Bounds;
+use rayon::prelude::*;
+
+use crate::bounds::{Bounds, Dims};
 use crate::codec::Codec;
 use crate::dtype::Dtype;
 use crate::id::{ChunkId, PackId};
@@ -41,7 +43,7 @@ pub struct Row {
     /// Type of the elements.
     pub element: ElementType,
     /// Global shape; of an object, its length in bytes.
-    pub shape: Vec<u64>,
+    pub shape: Dims,
     /// The box of this piece in global coordinates. Empty boxes appear only for tensors without elements.
     pub bounds: Bounds,
     /// The name whose storage this one shares in the trainer (a tie); its own rows are complete all the same.
@@ -143,3 +145,24 @@ impl Location {
         self.pack.pack
     }
 }
+
+/// The numbers of the rows whose chunk another row has, too, ascending and chunk by chunk. There are few as a rule, and
+/// sorting a few bytes of every chunk's name finds them sooner than a table of millions of names would.
+pub fn repeated_chunks(rows: &[Row]) -> Vec<Vec<usize>> {
+    let chunk = |number: usize| rows[number].piece.as_ref().map(|piece| piece.chunk);
+    let start = |ChunkId([a, b, c, d, e, f, g, h, ..]): ChunkId| u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let mut starts: Vec<(u64, usize)> =
+        (0..rows.len()).filter_map(|number| Some((start(chunk(number)?), number))).collect();
+    starts.par_sort_unstable();
+    let mut repeated = Vec::new();
+    for alike in starts.chunk_by(|a, b| a.0 == b.0).filter(|alike| alike.len() > 1) {
+        let mut numbers: Vec<usize> = alike.iter().map(|(_, number)| *number).collect();
+        numbers.sort_by_key(|&number| chunk(number));
+        let same = numbers.chunk_by(|&a, &b| chunk(a) == chunk(b));
+        repeated.extend(same.filter(|same| same.len() > 1).map(<[usize]>::to_vec));
+    }
+    repeated
+}
+
+#[cfg(test)]
+mod tests;

@@ -38,7 +38,7 @@ impl Entry {
             name: first.name.clone(),
             kind: first.kind,
             element: first.element.clone(),
-            shape: first.shape.clone(),
+            shape: first.shape.to_vec(),
             alias_of: first.alias_of.clone(),
             ranks,
             raw_bytes: rows.iter().map(raw_bytes).fold(0, u64::saturating_add),

@@ -93,8 +93,8 @@ fn difference(target: &Target<'_>, stored: &Row) -> Result<Option<Difference>, R
     if dtype != target.dtype {
         return Ok(Some(Difference::Dtype { name: name(), stored: dtype, wanted: target.dtype }));
     }
-    if stored.shape != target.shape {
-        let (stored, wanted) = (stored.shape.clone(), target.shape.clone());
+    if *stored.shape != *target.shape {
+        let (stored, wanted) = (stored.shape.to_vec(), target.shape.clone());
         return Ok(Some(Difference::Shape { name: name(), stored, wanted }));
     }
     Ok(None)

@@ -95,7 +95,7 @@ fn one_shard(shard: &Shard<'_>) -> Result<(), SaveError> {
 /// The distinct boxes of a tensor make it up, without gap or overlap.
 pub(crate) fn coverage(name: &str, shape: &[u64], boxes: &[&Bounds]) -> Result<(), SaveError> {
     if let [only] = boxes
-        && only.extent == shape
+        && *only.extent == *shape
     {
         return Ok(());
     }

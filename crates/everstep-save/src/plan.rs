@@ -165,7 +165,7 @@ fn row(item: &Item<'_>, name: &Arc<str>, alias_of: Option<Arc<str>>, bounds: Bou
         name: name.clone(),
         kind: item.kind,
         element: item.element.clone(),
-        shape: item.shape.to_vec(),
+        shape: item.shape.into(),
         bounds,
         alias_of,
         rank: item.rank,

@@ -126,11 +126,11 @@ struct Tables {
 
 /// Checks the rows as any reader may, and makes index and refs of them.
 fn tables(rows: Vec<Row>, attempt: &Attempt, known: &Known) -> Result<Tables, SaveError> {
-    whole::check(&rows, known, attempt.id)?;
+    let rows = whole::check(&rows, known, attempt.id)?;
     let chunks = chunks_of(&rows);
     let totals =
         Totals::of(&rows, chunks.values().map(|stored| (stored.raw_len, stored.location)), attempt.id);
-    Ok(Tables { index: index::write(&rows)?, refs: Refs::of(&rows), chunks, totals })
+    Ok(Tables { index: index::write(rows)?, refs: Refs::of(&rows), chunks, totals })
 }
 
 async fn upload_tables(

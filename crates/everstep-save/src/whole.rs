@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use everstep_format::bounds::Bounds;
 use everstep_format::id::AttemptId;
-use everstep_format::invariant;
+use everstep_format::invariant::{self, SoundRows};
 use everstep_format::key::PackAddress;
 use everstep_format::row::Row;
 
@@ -26,10 +26,10 @@ pub(crate) fn settle(rows: &mut [Row], known: &Known, own: AttemptId) {
 }
 
 /// Everything that must hold before a commit (I5, I7).
-pub(crate) fn check(rows: &[Row], known: &Known, own: AttemptId) -> Result<(), SaveError> {
-    invariant::rows_are_sound(rows).map_err(|error| explained(rows).unwrap_or(error.into()))?;
+pub(crate) fn check<'r>(rows: &'r [Row], known: &Known, own: AttemptId) -> Result<SoundRows<'r>, SaveError> {
+    let sound = invariant::rows_are_sound(rows).map_err(|error| explained(rows).unwrap_or(error.into()))?;
     invariant::rows_refer_to(rows, own, |piece| known.confirms(piece))?;
-    Ok(())
+    Ok(sound)
 }
 
 /// Which tensor is at fault, where it is one whose parts were handed in by several ranks.

@@ -30,7 +30,7 @@
 //!     name: "layer.weight".to_owned(),
 //!     dtype: Dtype::F32,
 //!     shape: vec![2, 2],
-//!     bounds: Bounds { offset: vec![1, 0], extent: vec![1, 2] },
+//!     bounds: Bounds { offset: [1, 0].into(), extent: [1, 2].into() },
 //!     into: &mut row,
 //! };
 //! checkpoint.load(vec![target], &Default::default())?;

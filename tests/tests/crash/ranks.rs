@@ -47,7 +47,7 @@ fn state(rank: u32, bytes: &[u8], broken: bool) -> State<'_> {
         name: "w".to_owned(),
         dtype: Dtype::F32,
         shape: vec![u64::from(RANKS) * ROWS, 100],
-        bounds: Bounds { offset: vec![u64::from(rank) * ROWS, 0], extent: vec![ROWS, 100] },
+        bounds: Bounds { offset: vec![u64::from(rank) * ROWS, 0].into(), extent: vec![ROWS, 100].into() },
         alias_of: None,
         replicas: Replicas::None,
         source: Source::Memory(if broken { &bytes[1..] } else { bytes }),

@@ -8,6 +8,7 @@ use everstep_format::codec::Codec;
 use everstep_format::dtype::Dtype;
 use everstep_format::id::{AttemptId, ChunkId, ContentHash, PackId};
 use everstep_format::index;
+use everstep_format::invariant::rows_are_sound;
 use everstep_format::key::{Key, PackAddress};
 use everstep_format::limits;
 use everstep_format::name::{Rank, Step};
@@ -29,7 +30,7 @@ fn row(attempt: AttemptId, number: u64) -> Row {
         name: name(number).into(),
         kind: Kind::Tensor,
         element: ElementType::Dtype(Dtype::F32),
-        shape: vec![16],
+        shape: vec![16].into(),
         bounds: Bounds::whole(&[16]),
         alias_of: None,
         rank: None,
@@ -53,7 +54,7 @@ async fn indexed(stage: &Stage, rows: u64) -> (Checkpoint, Vec<Row>) {
     let mut session = stage.session(now("a")).await;
     let attempt = session.begin(Step(1), 1, Parents::Latest).await.unwrap();
     let rows: Vec<Row> = (0..rows).map(|number| row(attempt.id, number)).collect();
-    let encoded = index::write(&rows).unwrap();
+    let encoded = index::write(rows_are_sound(&rows).unwrap()).unwrap();
     let refs = Refs::of(&rows);
     let (refs_bytes, refs_reference) = refs.to_bytes().unwrap();
     stage.shelf.plant(Key::index(attempt.id, encoded.reference.blake3).as_str(), encoded.bytes);

@@ -149,7 +149,7 @@ fn sharding(shape: &[u64], step: u64) -> impl Strategy<Value = Vec<Bounds>> + us
         if whole.is_empty() {
             return vec![whole.clone()];
         }
-        let mut boxes = vec![Bounds { offset: vec![], extent: vec![] }];
+        let mut boxes = vec![Bounds { offset: Default::default(), extent: Default::default() }];
         for cuts in &cuts {
             let with = |bounds: Bounds| {
                 cuts.windows(2).map(move |pair| {

@@ -20,7 +20,7 @@ fn state(tensors: &[Tensor]) -> State<'_> {
 }
 
 fn bounds(offset: &[u64], extent: &[u64]) -> Bounds {
-    Bounds { offset: offset.to_vec(), extent: extent.to_vec() }
+    Bounds { offset: offset.into(), extent: extent.into() }
 }
 
 /// Saves, checks, and compares every tensor read whole and by a strict restore of everything.

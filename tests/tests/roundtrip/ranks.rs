@@ -80,7 +80,7 @@ proptest! {
 }
 
 fn bounds(offset: &[u64], extent: &[u64]) -> Bounds {
-    Bounds { offset: offset.to_vec(), extent: extent.to_vec() }
+    Bounds { offset: offset.into(), extent: extent.into() }
 }
 
 /// Rows of `rank` of `world`, by the rule ceil(n / world): later ranks may have none.

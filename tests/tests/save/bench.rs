@@ -232,7 +232,7 @@ pub(crate) fn tensors(shards: Vec<Shard<'_>>) -> State<'_> {
 
 /// A box.
 pub(crate) fn bounds(offset: &[u64], extent: &[u64]) -> Bounds {
-    Bounds { offset: offset.to_vec(), extent: extent.to_vec() }
+    Bounds { offset: offset.into(), extent: extent.into() }
 }
 
 /// Bytes that do not compress, the same for the same seed.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use everstep_format::bounds::{Bounds, elements};
+use everstep_format::bounds::{Bounds, Dims, elements};
 use everstep_format::codec::Decoder;
 use everstep_format::id::ChunkId;
 use everstep_format::key::Key;
@@ -58,8 +58,8 @@ fn place(row: &Row, bytes: &[u8], whole: &mut [u8]) {
     let bits = row.element.bits().unwrap();
     let (shape, bounds, width) = match (bits, row.shape.last()) {
         (4, Some(last)) if last.is_multiple_of(2) => {
-            let half = |values: &[u64]| {
-                let mut values = values.to_vec();
+            let half = |values: &Dims| {
+                let mut values = values.clone();
                 *values.last_mut().unwrap() /= 2;
                 values
             };

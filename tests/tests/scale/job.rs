@@ -66,8 +66,8 @@ impl Job {
             name: name.clone(),
             kind: Kind::Tensor,
             element: ElementType::Dtype(Dtype::F32),
-            shape: self.shape(),
-            bounds: Bounds { offset: vec![ROWS * u64::from(rank), 0], extent: vec![ROWS, COLUMNS] },
+            shape: self.shape().into(),
+            bounds: Bounds { offset: [ROWS * u64::from(rank), 0].into(), extent: [ROWS, COLUMNS].into() },
             alias_of: None,
             rank: None,
             piece: Some(Piece { chunk: ChunkId(chunk), chunk_offset: 0, raw_len, location }),
@@ -102,7 +102,10 @@ impl Job {
     fn boxes(self, world: u32) -> Vec<(String, Bounds)> {
         let shape = self.shape();
         let share = shape[0] / u64::from(world);
-        let bounds = Bounds { offset: vec![share * u64::from(world / 2), 0], extent: vec![share, COLUMNS] };
+        let bounds = Bounds {
+            offset: vec![share * u64::from(world / 2), 0].into(),
+            extent: vec![share, COLUMNS].into(),
+        };
         (0..self.tensors).map(|tensor| (Self::name(tensor), bounds.clone())).collect()
     }
 

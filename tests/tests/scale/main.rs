@@ -37,8 +37,7 @@ fn the_parts_of_many_ranks_make_one_sound_index_of_at_most_48_bytes_a_row() {
     let job = Job { ranks: 64, tensors: 300 };
     let rows = merge(decoded(&job.parts())).unwrap();
     assert_eq!(rows.len(), 64 * 300);
-    invariant::rows_are_sound(&rows).unwrap();
-    let index = index::write(&rows).unwrap();
+    let index = index::write(invariant::rows_are_sound(&rows).unwrap()).unwrap();
     let per_row = bytes_a_row(&index);
     assert!(per_row <= BYTES_A_ROW, "{per_row:.1} bytes a row");
     assert_eq!(index::read_all(&index.bytes, &index.reference).unwrap(), rows);
@@ -97,8 +96,8 @@ fn figures_of(job: Job) {
     let (read, decoded) = cost(|| decoded(&parts));
     drop(parts);
     let (merging, rows) = cost(|| merge(decoded).unwrap());
-    let (check, ()) = cost(|| invariant::rows_are_sound(&rows).unwrap());
-    let (write, index) = cost(|| index::write(&rows).unwrap());
+    let (check, sound) = cost(|| invariant::rows_are_sound(&rows).unwrap());
+    let (write, index) = cost(|| index::write(sound).unwrap());
     drop(rows);
     let wall = read.wall + merging.wall + check.wall + write.wall;
     println!("{} ranks x {} pieces, parts of {:.0} MB", job.ranks, job.tensors, part_bytes as f64 / 1e6);

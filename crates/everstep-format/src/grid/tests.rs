@@ -60,7 +60,7 @@ fn the_first_matching_override_sets_the_elements() {
 fn a_huge_shape_costs_only_the_blocks_that_are_touched() {
     let grid = Grid::new(&[1 << 40, 1 << 40, 1 << 20], &of(Dtype::F32), &Chunking::default(), "t");
     assert_eq!(grid.block(), [1, 2, 1 << 20]);
-    let bounds = Bounds { offset: vec![1 << 39, 1, 5], extent: vec![1, 3, 7] };
+    let bounds = Bounds { offset: vec![1 << 39, 1, 5].into(), extent: vec![1, 3, 7].into() };
     assert_eq!(grid.pieces(&bounds).len(), 2);
 }
 

@@ -17,8 +17,9 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::part::PartRow;
 use super::{Group, columns, pages};
-use crate::bounds::Bounds;
+use crate::bounds::{Bounds, Dims};
 use crate::codec::Codec;
 use crate::id::{AttemptId, ChunkId, PackId};
 use crate::key::PackAddress;
@@ -64,18 +65,20 @@ impl Source<'_> {
         Ok(rows)
     }
 
-    /// Its rows, as those of a part: not checked yet, each with the hash of its own bytes.
-    pub(super) fn part_rows(&self) -> Result<Vec<(Row, Option<ChunkId>)>, FormatError> {
+    /// Adds its rows, as those of a part, to `rows`: not checked yet, each with the hash of its own bytes.
+    pub(super) fn add_part_rows(&self, rows: &mut Vec<PartRow>) -> Result<(), FormatError> {
         self.check_pages()?;
         let names: Vec<&str> = columns::ALL.into_iter().chain([columns::OWN]).collect();
-        let batches = self.batches(&names, 0..self.row_count())?;
-        let mut own = Vec::with_capacity(self.row_count());
-        for batch in &batches {
-            let column = batch.column_by_name(columns::OWN).and_then(AsArray::as_fixed_size_binary_opt);
-            let column = column.ok_or_else(|| missing(columns::OWN))?;
-            own.extend((0..batch.num_rows()).map(|i| fixed(column, i).map(ChunkId)));
+        rows.reserve(self.row_count());
+        for batch in &self.batches(&names, 0..self.row_count())? {
+            let columns = Columns::new(batch)?;
+            let own = batch.column_by_name(columns::OWN).and_then(AsArray::as_fixed_size_binary_opt);
+            let own = own.ok_or_else(|| missing(columns::OWN))?;
+            for i in 0..batch.num_rows() {
+                rows.push(PartRow { row: columns.row(i)?, own: fixed(own, i).map(ChunkId) });
+            }
         }
-        Ok(rows_of(&batches)?.into_iter().zip(own).collect())
+        Ok(())
     }
 
     /// Its rows of one name: only names are decoded first, then the other columns for what was found.
@@ -353,13 +356,16 @@ fn fixed<const N: usize>(array: &FixedSizeBinaryArray, i: usize) -> Option<[u8; 
     if array.is_null(i) { None } else { array.value(i).try_into().ok() }
 }
 
-fn numbers(array: &ListArray, i: usize) -> Option<Vec<u64>> {
+fn numbers(array: &ListArray, i: usize) -> Option<Dims> {
     if array.is_null(i) {
         return None;
     }
     let range = array.value_offsets().get(i..i + 2)?;
     let values = array.values().as_primitive_opt::<UInt64Type>().filter(|values| values.null_count() == 0)?;
-    values.values().get(usize::try_from(range[0]).ok()?..usize::try_from(range[1]).ok()?).map(<[u64]>::to_vec)
+    values
+        .values()
+        .get(usize::try_from(range[0]).ok()?..usize::try_from(range[1]).ok()?)
+        .map(Dims::from_slice)
 }
 
 fn missing(column: &str) -> FormatError {

@@ -9,14 +9,17 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::Schema;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowWriterOptions, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
+use rayon::prelude::*;
 
-use super::{Directory, EncodedIndex, Entry, MAGIC, columns};
+use super::{Directory, EncodedIndex, Entry, columns};
+use crate::bounds::Dims;
 use crate::decision::IndexRef;
 use crate::id::ContentHash;
 use crate::row::{Kind, Piece, Row};
@@ -29,7 +32,7 @@ pub(super) struct Table<R> {
 }
 
 /// A whole file.
-pub(super) fn file<R: AsRef<Row>>(rows: &[R], table: &Table<R>) -> Result<EncodedIndex, FormatError> {
+pub(super) fn file<R: AsRef<Row> + Sync>(rows: &[R], table: &Table<R>) -> Result<EncodedIndex, FormatError> {
     let bytes = Bytes::from(
         parquet(rows, table).map_err(|e| FormatError::invalid("index", e.to_string(), "writable rows"))?,
     );
@@ -47,36 +50,53 @@ pub(super) fn file<R: AsRef<Row>>(rows: &[R], table: &Table<R>) -> Result<Encode
     Ok(EncodedIndex { bytes, reference })
 }
 
-fn parquet<R: AsRef<Row>>(rows: &[R], table: &Table<R>) -> Result<Vec<u8>, ParquetError> {
+/// Row groups are encoded in parallel and appended in order.
+fn parquet<R: AsRef<Row> + Sync>(rows: &[R], table: &Table<R>) -> Result<Vec<u8>, ParquetError> {
     let options = ArrowWriterOptions::new().with_properties(properties()?).with_skip_arrow_metadata(true);
-    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), table.schema.clone(), options)?;
-    let mut groups = Vec::new();
-    let mut start = MAGIC.len();
-    for group in groups_of(rows) {
-        writer.write(&(table.batch)(group)?)?;
-        writer.flush()?;
-        writer.sync()?;
-        let end = writer.bytes_written();
-        groups.push(entry(group, start, &writer.inner()[start..end]));
-        start = end;
+    let writer = ArrowWriter::try_new_with_options(Vec::new(), table.schema.clone(), options)?;
+    let (mut file, columns) = writer.into_serialized_writer()?;
+    let groups: Vec<&[R]> = groups_of(rows).collect();
+    let encode = |(number, group): (usize, &&[R])| {
+        encode_group(columns.create_column_writers(number)?, &(table.batch)(group)?)
+    };
+    let encoded: Vec<_> = groups.par_iter().enumerate().map(encode).collect::<Result<_, _>>()?;
+    let mut entries = Vec::with_capacity(groups.len());
+    for (group, columns) in groups.into_iter().zip(encoded) {
+        let start = file.bytes_written();
+        append(&mut file, columns)?;
+        entries.push(entry(group, start, &file.inner()[start..file.bytes_written()]));
     }
-    let directory = Directory { version: repository::FORMAT_VERSION, groups };
+    let directory = Directory { version: repository::FORMAT_VERSION, groups: entries };
     let json = serde_json::to_string(&directory).map_err(|e| ParquetError::External(Box::new(e)))?;
-    writer.append_key_value_metadata(KeyValue::new(Directory::KEY.to_owned(), json));
-    writer.into_inner_after_close()
+    file.append_key_value_metadata(KeyValue::new(Directory::KEY.to_owned(), json));
+    file.into_inner()
 }
 
-/// Closing a writer and taking its buffer are two steps in the library.
-trait IntoInnerAfterClose {
-    fn into_inner_after_close(self) -> Result<Vec<u8>, ParquetError>;
+fn encode_group(
+    columns: Vec<ArrowColumnWriter>,
+    batch: &RecordBatch,
+) -> Result<Vec<ArrowColumnChunk>, ParquetError> {
+    let fields = batch.schema_ref().fields().iter().zip(batch.columns());
+    columns
+        .into_iter()
+        .zip(fields)
+        .map(|(mut column, (field, values))| {
+            compute_leaves(field, values)?.iter().try_for_each(|leaf| column.write(leaf))?;
+            column.close()
+        })
+        .collect()
 }
 
-impl IntoInnerAfterClose for ArrowWriter<Vec<u8>> {
-    fn into_inner_after_close(mut self) -> Result<Vec<u8>, ParquetError> {
-        self.finish()?;
-        self.sync()?;
-        Ok(std::mem::take(self.inner_mut()))
-    }
+/// Appends one row group, as far as the buffer below.
+fn append(
+    file: &mut SerializedFileWriter<Vec<u8>>,
+    columns: Vec<ArrowColumnChunk>,
+) -> Result<(), ParquetError> {
+    let mut group = file.next_row_group()?;
+    columns.into_iter().try_for_each(|column| column.append_to_row_group(&mut group))?;
+    group.close()?;
+    file.flush()?;
+    Ok(())
 }
 
 /// The last eight bytes are the length of the metadata and the closing magic.
@@ -198,9 +218,9 @@ fn chunk_columns<R: AsRef<Row>>(rows: &[R]) -> Result<Vec<ArrayRef>, ParquetErro
     ])
 }
 
-fn list<R: AsRef<Row>>(rows: &[R], of: fn(&Row) -> &Vec<u64>) -> ArrayRef {
+fn list<R: AsRef<Row>>(rows: &[R], of: fn(&Row) -> &Dims) -> ArrayRef {
     let lists = || rows.iter().map(|row| of(row.as_ref()));
-    let offsets = OffsetBuffer::from_lengths(lists().map(Vec::len));
+    let offsets = OffsetBuffer::from_lengths(lists().map(|list| list.len()));
     let values = UInt64Array::from_iter_values(lists().flatten().copied());
     Arc::new(ListArray::new(columns::numbers(), offsets, Arc::new(values), None))
 }

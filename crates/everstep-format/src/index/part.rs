@@ -77,8 +77,7 @@ pub fn read(bytes: &Bytes, expected: &PartRef) -> Result<Vec<PartRow>, FormatErr
     let mut rows = Vec::new();
     for (number, group) in footer.groups().iter().enumerate() {
         let source_bytes = footer::slice(bytes, group.range.clone())?;
-        let parsed = footer.source(number, &source_bytes)?.part_rows()?;
-        rows.extend(parsed.into_iter().map(|(row, own)| PartRow { row, own }));
+        footer.source(number, &source_bytes)?.add_part_rows(&mut rows)?;
     }
     invariant::rows_are_sorted(&rows)
         .and_then(|()| rows.iter().try_for_each(check))

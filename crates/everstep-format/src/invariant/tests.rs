@@ -6,7 +6,7 @@ use crate::name::Rank;
 use proptest::prelude::*;
 
 fn b(offset: &[u64], extent: &[u64]) -> Bounds {
-    Bounds { offset: offset.to_vec(), extent: extent.to_vec() }
+    Bounds { offset: offset.into(), extent: extent.into() }
 }
 
 fn cover(shape: &[u64], boxes: &[Bounds]) -> Result<(), FormatError> {
@@ -160,7 +160,7 @@ fn tensor(name: &str, shape: &[u64], n: u8) -> Row {
         name: name.into(),
         kind: Kind::Tensor,
         element: ElementType::Dtype(Dtype::U8),
-        shape: shape.to_vec(),
+        shape: shape.into(),
         bounds: Bounds::whole(shape),
         alias_of: None,
         rank: None,
@@ -202,7 +202,7 @@ fn every_rule_of_a_row_has_its_refusal() {
         ("outside", refused(|rows| rows[6].bounds = b(&[21], &[20]))),
         ("gap", refused(|rows| drop(rows.remove(6)))),
         ("kind", refused(|rows| rows[3].kind = Kind::Tensor)),
-        ("object shape", refused(|rows| rows[3].shape = vec![4, 10])),
+        ("object shape", refused(|rows| rows[3].shape = vec![4, 10].into())),
         ("no chunk", refused(|rows| rows[0].piece = None)),
         ("chunk of nothing", refused(|rows| rows[2].piece = Some(piece(1, 100)))),
         ("past the chunk", refused(|rows| rows[0].piece.as_mut().unwrap().chunk_offset = 91)),
@@ -216,7 +216,7 @@ fn every_rule_of_a_row_has_its_refusal() {
         ("two places", refused(|rows| rows[1].piece.as_mut().unwrap().location.pack_offset = 640)),
         ("two pack lengths", refused(|rows| rows[6].piece.as_mut().unwrap().location.pack_len += 64)),
         ("two dtypes", refused(|rows| rows[6].element = ElementType::Dtype(Dtype::Bool))),
-        ("two shapes", refused(|rows| rows[6].shape = vec![41])),
+        ("two shapes", refused(|rows| rows[6].shape = vec![41].into())),
         ("alias", refused(|rows| rows[1].alias_of = Some("gone".into()))),
         ("own alias", refused(|rows| rows[1].alias_of = Some("c".into()))),
         ("ranks", refused(|rows| rows[3].rank = None)),

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn bounds(offset: &[u64], extent: &[u64]) -> Bounds {
-    Bounds { offset: offset.to_vec(), extent: extent.to_vec() }
+    Bounds { offset: offset.into(), extent: extent.into() }
 }
 
 /// Bytes of a box whose elements are their own global positions in `shape`, two bytes each.

@@ -20,7 +20,7 @@ fn row(shape: &[u64], bounds: Bounds, (pack, pack_offset): (u8, u64)) -> Row {
         name: "t".into(),
         kind: Kind::Tensor,
         element: ElementType::Dtype(Dtype::U8),
-        shape: shape.to_vec(),
+        shape: shape.into(),
         bounds,
         alias_of: None,
         rank: None,
@@ -29,7 +29,7 @@ fn row(shape: &[u64], bounds: Bounds, (pack, pack_offset): (u8, u64)) -> Row {
 }
 
 fn bounds(offset: &[u64], extent: &[u64]) -> Bounds {
-    Bounds { offset: offset.to_vec(), extent: extent.to_vec() }
+    Bounds { offset: offset.into(), extent: extent.into() }
 }
 
 /// [100, 10] in ten blocks of ten rows, one after the other in a pack.
@@ -126,7 +126,7 @@ fn an_index_that_contradicts_itself_is_refused() {
     refused(|rows| drop(rows.remove(4)));
     refused(|rows| rows.push(row(&[100, 10], bounds(&[95, 0], &[5, 10]), (9, 0))));
     refused(|rows| rows[3].piece = None);
-    refused(|rows| rows[3].shape = vec![100, 10, 1]);
+    refused(|rows| rows[3].shape = vec![100, 10, 1].into());
     refused(|rows| rows[3].bounds.offset[0] = u64::MAX);
     refused(|rows| rows[3].bounds = bounds(&[30], &[10]));
     refused(|rows| piece(rows).raw_len = 99);

@@ -11,8 +11,16 @@ fn row(name: &str, element: ElementType, shape: &[u64]) -> Row {
         _ => Kind::Object,
     };
     let bounds = Bounds::whole(shape);
-    let shape = shape.to_vec();
-    Row { name: name.into(), kind, element, shape, bounds, alias_of: None, rank: None, piece: None }
+    Row {
+        name: name.into(),
+        kind,
+        element,
+        shape: shape.into(),
+        bounds,
+        alias_of: None,
+        rank: None,
+        piece: None,
+    }
 }
 
 fn rows() -> Vec<Row> {

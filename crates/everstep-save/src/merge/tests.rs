@@ -1,8 +1,9 @@
 use everstep_format::bounds::Bounds;
 use everstep_format::codec::Codec;
 use everstep_format::dtype::Dtype;
-use everstep_format::id::{AttemptId, PackId};
+use everstep_format::id::{AttemptId, ChunkId, PackId};
 use everstep_format::invariant;
+use everstep_format::key::PackAddress;
 use everstep_format::row::{ElementType, Kind, Location, Piece};
 use proptest::prelude::*;
 
@@ -19,8 +20,8 @@ fn stored(rank: u32, at: u64, contents: &str) -> PartRow {
         name: Arc::from("w"),
         kind: Kind::Tensor,
         element: ElementType::Dtype(Dtype::U8),
-        shape: vec![4 * WIDTH],
-        bounds: Bounds { offset: vec![at * WIDTH], extent: vec![WIDTH] },
+        shape: vec![4 * WIDTH].into(),
+        bounds: Bounds { offset: vec![at * WIDTH].into(), extent: vec![WIDTH].into() },
         alias_of: None,
         rank: None,
         piece: Some(Piece {
@@ -83,7 +84,7 @@ fn a_replica_that_agrees_is_dropped_whoever_stores_the_box() {
 fn replicas_that_differ_are_refused_with_tensor_box_and_ranks() {
     let error = merge(parts([vec![stored(0, 2, "a")], vec![], vec![reported(2, "b")]])).unwrap_err();
     let SaveError::RankReplicas { tensor, bounds, first, second } = error else { panic!("{error}") };
-    assert_eq!((tensor.as_str(), bounds.offset), ("w", vec![2 * WIDTH]));
+    assert_eq!((tensor.as_str(), bounds.offset), ("w", vec![2 * WIDTH].into()));
     assert_eq!((first, second), (Rank(0), Rank(2)));
     assert!(matches!(
         merge(parts([vec![stored(0, 2, "a")], vec![stored(1, 2, "b")]])),
@@ -132,7 +133,7 @@ proptest! {
         for (at, (owner, others)) in (0u64..).zip(&holders) {
             let contents = format!("{}", at % 5);
             let mut add = |rank: u32, mut row: PartRow| {
-                row.row.shape = vec![40 * WIDTH];
+                row.row.shape = vec![40 * WIDTH].into();
                 of_ranks[usize::try_from(rank).expect("small")].push(row);
             };
             add(*owner, stored(*owner, at, &contents));
@@ -146,5 +147,32 @@ proptest! {
             let piece = row.piece.as_ref().expect("stored");
             prop_assert_eq!(*places.entry(piece.chunk).or_insert(piece.location), piece.location);
         }
+    }
+
+    /// Wherever parts are cut, their windows together are the whole.
+    #[test]
+    fn windows_merge_to_what_the_whole_does(
+        names in prop::collection::vec(prop::collection::btree_set(10u8..30, 0..20), 1..5),
+        cuts in prop::collection::btree_set(9u8..32, 0..6),
+    ) {
+        let named = |rank: u32, name: &u8| {
+            let mut row = stored(rank, u64::from(rank), "same");
+            row.row.name = name.to_string().into();
+            row
+        };
+        let slots = || -> Vec<(Rank, Vec<Option<PartRow>>)> {
+            let of_rank = |(rank, names): (u32, &std::collections::BTreeSet<u8>)| {
+                (Rank(rank), names.iter().map(|name| Some(named(rank, name))).collect())
+            };
+            (0..).zip(&names).map(of_rank).collect()
+        };
+        let cuts: Vec<Arc<str>> = cuts.iter().map(|cut| cut.to_string().into()).collect();
+        let merged = |cuts: &[Arc<str>]| -> Vec<Row> {
+            let mut slots = slots();
+            let windows = windows(&mut slots, cuts);
+            assert_eq!(windows.len(), cuts.len() + 1);
+            windows.into_iter().flat_map(|window| merge_window(handed(window)).unwrap()).collect()
+        };
+        prop_assert_eq!(merged(&cuts), merged(&[]));
     }
 }

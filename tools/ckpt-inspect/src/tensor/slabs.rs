@@ -21,7 +21,7 @@ fn of_elements(bounds: &Bounds, dtype: Dtype, most: u64) -> Vec<Bounds> {
         return vec![bounds.clone()];
     }
     let step = (most / inner(split)).max(1);
-    let mut slabs = vec![Bounds { offset: Vec::new(), extent: Vec::new() }];
+    let mut slabs = vec![Bounds::whole(&[])];
     for d in 0..bounds.rank() {
         let step = if d < split {
             1
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn slabs_follow_each_other_and_make_up_the_box() {
         let shape = [5, 4, 6];
-        let bounds = Bounds { offset: vec![1, 0, 2], extent: vec![4, 3, 4] };
+        let bounds = Bounds { offset: vec![1, 0, 2].into(), extent: vec![4, 3, 4].into() };
         for most in [1, 2, 4, 5, 8, 12, 13, 24, 48, 1000] {
             let slabs = of_elements(&bounds, Dtype::F32, most);
             let found: Vec<u64> = slabs.iter().flat_map(|slab| indices(slab, &shape)).collect();

@@ -119,7 +119,7 @@ mod tests {
 
     fn slice(text: &str, shape: &[u64]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
         let Slice { bounds, shape } = Slice::parse(text, shape).unwrap();
-        (bounds.offset, bounds.extent, shape)
+        (bounds.offset.to_vec(), bounds.extent.to_vec(), shape)
     }
 
     #[test]
