@@ -23,6 +23,7 @@ pub mod marker;
 pub mod name;
 pub mod outcome;
 pub mod pack;
+pub mod panics;
 pub mod pattern;
 pub mod reference;
 pub mod refs;

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     exit_when_interrupted();
+    everstep::format::panics::silence_caught();
     let json = cli.json;
     match run(cli) {
         Ok(code) => code,

@@ -1,7 +1,6 @@
 //! Parquet to rows, from bytes whose hash is right but whose writer may still be hostile.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -24,6 +23,7 @@ use crate::codec::Codec;
 use crate::id::{AttemptId, ChunkId, PackId};
 use crate::key::PackAddress;
 use crate::name::Rank;
+use crate::panics::caught;
 use crate::row::{ElementType, Kind, Location, Piece, Row};
 use crate::{FormatError, invariant};
 
@@ -39,12 +39,10 @@ pub(super) fn guarded<T>(
     offset: u64,
     decode: impl FnOnce() -> Result<T, ParquetError>,
 ) -> Result<T, FormatError> {
-    match catch_unwind(AssertUnwindSafe(decode)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(FormatError::corrupt(what, offset, "sound parquet", error.to_string())),
-        Err(_) => {
-            Err(FormatError::corrupt(what, offset, "sound parquet", "bytes that its decoder gave up on"))
-        }
+    match caught(decode) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(FormatError::corrupt(what, offset, "sound parquet", error.to_string())),
+        None => Err(FormatError::corrupt(what, offset, "sound parquet", "bytes that its decoder gave up on")),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Connections: certificates, proxy, pool.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use aws_sdk_s3::config::SharedHttpClient;
@@ -9,6 +8,7 @@ use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpConnector, http_client_fn};
+use everstep_format::panics::caught;
 
 use crate::{StoreError, StoreErrorKind};
 
@@ -47,8 +47,7 @@ impl Network {
         let network = Self { tls, proxy: ProxyConfig::from_env() };
         // The library panics on a certificate that it cannot read; that is the user's file, not a bug of ours.
         let build = || network.connector(HttpConnectorSettings::default(), ProxyConfig::disabled());
-        catch_unwind(AssertUnwindSafe(build))
-            .map_err(|_| refuse("holds a damaged certificate".to_owned()))?;
+        caught(build).ok_or_else(|| refuse("holds a damaged certificate".to_owned()))?;
         Ok(network)
     }
 
