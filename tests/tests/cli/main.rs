@@ -7,6 +7,7 @@ mod hostile;
 mod interrupted;
 mod looking;
 mod names;
+mod opened;
 mod outcomes;
 mod pinning;
 mod refusals;
