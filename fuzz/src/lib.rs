@@ -6,6 +6,7 @@
 mod control;
 mod files;
 mod safetensors;
+mod slices;
 
 use everstep_format::codec::{Codec, Decoder, Encoder, Habit};
 use everstep_format::decision::RefsRef;
@@ -101,7 +102,7 @@ pub fn value(bytes: &[u8]) {
     }
 }
 
-/// What people and listings spell: keys, references, patterns, runs.
+/// What people and listings spell: keys, references, runs; in two lines, a pattern and a name, or a shape and a slice.
 pub fn text(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     key(text);
@@ -113,6 +114,7 @@ pub fn text(bytes: &[u8]) {
         assert_eq!(run.as_str(), text);
     }
     let (pattern, name) = text.split_once('\n').unwrap_or((text, text));
+    slices::slices(pattern, name);
     if let Ok(pattern) = Pattern::new(pattern) {
         pattern.matches(name);
     }

@@ -141,12 +141,18 @@ impl Card {
         let parents = self.attempt.as_ref().map_or(&[][..], |attempt| &attempt.parents);
         FormatError::within("parents of an attempt", parents.len() as u64, limits::PARENTS as u64)?;
         parents.iter().try_for_each(|parent| parent.index.check_sizes("card"))?;
+        check_cause(self.off.as_deref().unwrap_or_default())?;
         if self.world_size > 0 && self.attempt.is_some() != self.off.is_some() {
             return Ok(());
         }
         let found = format!("attempt {:?}, off {:?}, world size {}", self.attempt, self.off, self.world_size);
         Err(FormatError::corrupt("card", 0, "writers, and either an attempt or why there is none", found))
     }
+}
+
+/// `Ok` when a reason that was read is no longer than [`cut`] makes it.
+pub(crate) fn check_cause(why: &str) -> Result<(), FormatError> {
+    FormatError::within("bytes of a reason", why.len() as u64, limits::CAUSE_BYTES as u64)
 }
 
 /// `why`, cut to [`limits::CAUSE_BYTES`] between two characters.

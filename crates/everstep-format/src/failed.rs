@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::FormatError;
-use crate::card::cut;
+use crate::card::{check_cause, cut};
 use crate::id::AttemptId;
 use crate::name::Rank;
 use crate::sealed;
@@ -51,13 +51,15 @@ impl Failed {
     /// Reads the failure of `rank` in `attempt`.
     ///
     /// # Errors
-    /// [`FormatError::Corrupt`] also when it is about another writer; [`FormatError::Unsupported`].
+    /// [`FormatError::Corrupt`] also when it is about another writer; [`FormatError::Unsupported`],
+    /// [`FormatError::TooLarge`].
     pub fn from_bytes(bytes: &[u8], attempt: AttemptId, rank: Rank) -> Result<Self, FormatError> {
         let failed: Self = sealed::open("failure", bytes)?;
         sealed::expect("failure", "magic", &MAGIC, &failed.magic.as_str())?;
         crate::repository::check_version(failed.version)?;
         sealed::expect("failure", "attempt", &attempt, &failed.attempt)?;
         sealed::expect("failure", "rank", &rank, &failed.rank)?;
+        check_cause(&failed.why)?;
         Ok(failed)
     }
 }

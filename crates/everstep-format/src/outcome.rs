@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::card::{SaveId, cut};
+use crate::card::{SaveId, check_cause, cut};
 use crate::id::{AttemptId, SessionId};
 use crate::name::{Ordinal, Rank};
 use crate::{FormatError, limits, sealed};
@@ -89,13 +89,16 @@ impl Outcome {
     /// Reads the outcome of `save`.
     ///
     /// # Errors
-    /// [`FormatError::Corrupt`] also when it is about another save; [`FormatError::Unsupported`].
+    /// [`FormatError::Corrupt`] also when it is about another save; [`FormatError::Unsupported`],
+    /// [`FormatError::TooLarge`].
     pub fn from_bytes(bytes: &[u8], save: SaveId) -> Result<Self, FormatError> {
         let outcome: Self = sealed::open("outcome", bytes)?;
         sealed::expect("outcome", "magic", &MAGIC, &outcome.magic.as_str())?;
         crate::repository::check_version(outcome.version)?;
         sealed::expect("outcome", "session", &save.session, &outcome.session)?;
         sealed::expect("outcome", "save", &save.save, &outcome.save)?;
+        check_cause(&outcome.why)?;
+        FormatError::within("ranks named", outcome.ranks.len() as u64, limits::OUTCOME_RANKS as u64)?;
         Ok(outcome)
     }
 }

@@ -5,3 +5,5 @@ pub(crate) mod layout;
 pub(crate) mod slabs;
 pub(crate) mod slice;
 pub(crate) mod statistics;
+
+use everstep::Bounds;

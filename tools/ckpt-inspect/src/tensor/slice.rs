@@ -1,6 +1,6 @@
 //! Slices as people write them: `0:8,:`, `-1`, `...,3`.
 
-use everstep::Bounds;
+use super::Bounds;
 
 /// Part of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
