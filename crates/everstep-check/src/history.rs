@@ -67,6 +67,7 @@ impl Histories {
             }
         }
         let mut findings = all.judge();
+        findings.extend(still_missing(repository.store().as_ref(), all.lost()).await?);
         for (run, ordinal) in &expired {
             findings.extend(judge_marker(repository.store().as_ref(), (run, *ordinal)).await?);
         }
@@ -109,26 +110,29 @@ impl Histories {
     }
 
     fn judge(&self) -> Vec<Finding> {
-        let named = self.named_as_parents();
         let mut findings = Vec::new();
         for history in self.runs.values() {
-            let broken = history.findings();
-            let known: BTreeSet<Ordinal> = broken.iter().map(|broken| broken.ordinal).collect();
             findings.extend(history.unreadable.iter().map(|(n, error)| unreadable(history, *n, error)));
-            findings.extend(broken.into_iter().map(|broken| of_broken(history, broken)));
+            findings.extend(history.findings().into_iter().map(|broken| of_broken(history, broken)));
             findings.extend(self.strange_parents(history));
-            findings.extend(lost_decisions(history, &named, &known));
         }
         findings
+    }
+
+    /// The COMMIT of an attempt, as far as it was read; also of one that has expired.
+    fn commit_of(&self, attempt: &ParentRef) -> Option<Checkpoint> {
+        let decided = self.runs.get(&attempt.run)?.decisions.get(&attempt.ordinal)?;
+        decided.committed().filter(|checkpoint| checkpoint.manifest.attempt == attempt.attempt)
     }
 
     /// Every parent was a COMMIT of that attempt. Expired since is fine; what is lost or damaged there has its own
     /// finding.
     fn strange_parents(&self, history: &History) -> Vec<Finding> {
         let strange = |parent: &&ParentRef| {
-            let Some(run) = self.runs.get(&parent.run) else { return true };
-            let decided = run.decisions.get(&parent.ordinal);
-            decided.is_some_and(|decided| decided.committed().is_none() || decided.attempt != parent.attempt)
+            let Some(run) = self.runs.get(&parent.run) else { return false };
+            let fence = run.intents.get(&parent.ordinal).is_some_and(|i| i.kind == IntentKind::Fence);
+            let decided = run.decisions.contains_key(&parent.ordinal);
+            fence || (decided && self.commit_of(parent).is_none())
         };
         let mut findings = Vec::new();
         for (&ordinal, decided) in &history.decisions {
@@ -146,6 +150,31 @@ impl Histories {
             findings.extend(checkpoint.manifest.parents.iter().filter(strange).map(finding));
         }
         findings
+    }
+
+    /// Decisions that are not there and surely were, besides those that the runs' own invariants tell.
+    fn lost(&self) -> Vec<(Key, Finding)> {
+        let named = self.named_as_parents();
+        let of_run = |history: &History| {
+            let known: BTreeSet<Ordinal> = history.findings().iter().map(|broken| broken.ordinal).collect();
+            lost_decisions(history, &named, &known)
+        };
+        let claimed = self.runs.values().flat_map(of_run);
+        claimed.chain(named.iter().filter_map(|(place, child)| self.lost_whole(*place, *child))).collect()
+    }
+
+    /// A parent of which nothing is left, perhaps not even its run.
+    fn lost_whole(&self, (run, ordinal): Place<'_>, (child, number): Place<'_>) -> Option<(Key, Finding)> {
+        let met = |history: &History| {
+            let readable = history.intents.contains_key(&ordinal) || history.decisions.contains_key(&ordinal);
+            readable || history.unreadable.iter().any(|(bad, _)| *bad == ordinal)
+        };
+        if self.runs.get(run).is_some_and(met) {
+            return None;
+        }
+        let why = format!("a COMMIT: {child}@ordinal={number} names it as a parent");
+        let hurt = Hurt { run: run.clone(), ordinal, step: None };
+        Some(lost_decision((run, ordinal), why, hurt))
     }
 
     /// Who was named as a parent, and by whom: each was read as COMMIT before.
@@ -224,12 +253,29 @@ async fn judge_marker(store: &dyn Store, (run, ordinal): Place<'_>) -> Result<Op
     Ok(Some(finding.advise("the checkpoint counts as expired all the same: the marker's presence decides")))
 }
 
+fn lost_decision((run, ordinal): Place<'_>, expected: String, hurt: Hurt) -> (Key, Finding) {
+    let key = Key::decision(run, ordinal);
+    let finding = Finding::damage(&key, "the decision is lost").expect(expected, "nothing").hurting([hurt]);
+    (key, finding)
+}
+
+/// Those of `lost` that are not there now: one run was read before another, and saves went on meanwhile.
+async fn still_missing(store: &dyn Store, lost: Vec<(Key, Finding)>) -> Result<Vec<Finding>, CheckError> {
+    let mut missing = Vec::new();
+    for (key, finding) in lost {
+        if get_control(store, &key).await? == Got::Missing {
+            missing.push(finding);
+        }
+    }
+    Ok(missing)
+}
+
 /// Attempts without a decision that surely had one, besides those that the run's own invariants (`known`) tell.
 fn lost_decisions(
     history: &History,
     named: &HashMap<Place<'_>, Place<'_>>,
     known: &BTreeSet<Ordinal>,
-) -> Vec<Finding> {
+) -> Vec<(Key, Finding)> {
     let closed = closed_sessions(history);
     let undecided = history.intents.values().filter(|intent| {
         intent.kind == IntentKind::Save
@@ -241,10 +287,12 @@ fn lost_decisions(
         let why = match named.get(&(run, ordinal)) {
             Some((run, child)) => format!("a COMMIT: {run}@ordinal={child} names it as a parent"),
             None if history.expired.contains(&ordinal) => "a COMMIT: it was expired".to_owned(),
-            None => return closed.contains(&intent.session).then(|| left_open(history, ordinal)),
+            None => {
+                let open = || (Key::decision(run, ordinal), left_open(history, ordinal));
+                return closed.contains(&intent.session).then(open);
+            }
         };
-        let finding = Finding::damage(Key::decision(run, ordinal), "the decision is lost");
-        Some(finding.expect(why, "nothing").hurting([hurt(history, ordinal)]))
+        Some(lost_decision((run, ordinal), why, hurt(history, ordinal)))
     };
     undecided.filter_map(judge).collect()
 }

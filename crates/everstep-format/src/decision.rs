@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::FormatError;
 use crate::feature::Requires;
 use crate::id::{AttemptId, ContentHash, SessionId};
-use crate::intent::ParentRef;
+use crate::intent::{ParentRef, check_parents};
 use crate::limits;
 use crate::name::{Ordinal, PinName, RunName, Step};
 use crate::row::{Kind, Location, Row};
@@ -265,8 +265,8 @@ impl Decision {
             sealed::expect("manifest", "run", run, &manifest.run)?;
             sealed::expect("manifest", "ordinal", &ordinal, &manifest.ordinal)?;
             sealed::expect("manifest", "attempt", &stored.attempt, &manifest.attempt)?;
-            manifest.check_pin()?;
             manifest.check_sizes()?;
+            manifest.check_pin()?;
         }
         Ok(Self { attempt: stored.attempt, requires: stored.requires, verdict, extra: stored.extra })
     }
@@ -285,6 +285,7 @@ impl Manifest {
 
     fn check_sizes(&self) -> Result<(), FormatError> {
         FormatError::within("parents of an attempt", self.parents.len() as u64, limits::PARENTS as u64)?;
+        check_parents("manifest", (&self.run, self.ordinal), &self.parents)?;
         FormatError::within("refs", self.refs.packs, limits::REFS_ENTRIES)?;
         if !self.owners.is_sorted_by(|a, b| a < b) {
             return Err(FormatError::corrupt("manifest", 0, "owners in order, each once", "another order"));

@@ -65,6 +65,23 @@ pub struct Intent {
     pub extra: serde_json::Map<String, serde_json::Value>,
 }
 
+/// `Ok` when an attempt that has this place may have these parents: each was committed before the place was claimed. Only
+/// what is stored can be asked: a session that was overtaken asks for a place below a parent, and does not get it.
+pub(crate) fn check_parents(
+    what: &'static str,
+    (run, ordinal): (&RunName, Ordinal),
+    parents: &[ParentRef],
+) -> Result<(), FormatError> {
+    let is_later = |parent: &&ParentRef| parent.run == *run && parent.ordinal >= ordinal;
+    match parents.iter().find(is_later) {
+        None => Ok(()),
+        Some(later) => {
+            let expected = format!("parents before ordinal {ordinal} of run {run}");
+            Err(FormatError::corrupt(what, 0, expected, format!("ordinal {} of it", later.ordinal)))
+        }
+    }
+}
+
 /// What is wrong with an intent that cannot be parsed, when it is of a kind that a later version may know.
 fn unknown_kind(bytes: &[u8]) -> Option<FormatError> {
     #[derive(Deserialize)]
@@ -133,6 +150,7 @@ impl Intent {
         sealed::expect("intent", "run", run, &intent.run)?;
         sealed::expect("intent", "ordinal", &ordinal, &intent.ordinal)?;
         intent.check()?;
+        check_parents("intent", (run, ordinal), &intent.parents)?;
         Ok(intent)
     }
 

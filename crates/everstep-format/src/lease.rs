@@ -19,7 +19,6 @@ pub struct Lease {
     /// Integer format version.
     pub version: u32,
     /// Features per operation.
-    #[serde(default)]
     pub requires: Requires,
     /// Its id, as in the key.
     pub lease: AttemptId,

@@ -133,10 +133,28 @@ fn check_name(what: &'static str, name: &str, advice: &str) -> Result<(), Format
     Err(FormatError::invalid(what, shown, rule))
 }
 
-/// The run-wide, dense, increasing number of an attempt. The first is 1.
+/// The run-wide, dense, increasing number of an attempt. The first is 1. One that is read is never 0 nor above
+/// [`Ordinal::LAST`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct Ordinal(pub u64);
+
+impl TryFrom<u64> for Ordinal {
+    type Error = FormatError;
+    fn try_from(number: u64) -> Result<Self, FormatError> {
+        if (Self::FIRST..=Self::LAST).contains(&Self(number)) {
+            return Ok(Self(number));
+        }
+        let rule = format!("it must be {} to {}", Self::FIRST, Self::LAST);
+        Err(FormatError::invalid("ordinal", number.to_string(), rule))
+    }
+}
+
+impl From<Ordinal> for u64 {
+    fn from(ordinal: Ordinal) -> u64 {
+        ordinal.0
+    }
+}
 
 impl Ordinal {
     /// The first ordinal of a run.
@@ -219,6 +237,16 @@ mod tests {
     fn a_stored_run_name_is_checked_like_a_typed_one() {
         assert!(serde_json::from_str::<RunName>("\"../x\"").is_err());
         assert_eq!(serde_json::to_string(&RunName::new("a").unwrap()).unwrap(), "\"a\"");
+    }
+
+    #[test]
+    fn an_ordinal_that_no_key_can_have_is_not_read_either() {
+        for good in ["1", "1000000000000000000"] {
+            assert_eq!(serde_json::from_str::<Ordinal>(good).unwrap().to_string(), good);
+        }
+        for bad in ["0", "1000000000000000001", "18446744073709551615", "18446744073709551616", "-1", "1.0"] {
+            assert!(serde_json::from_str::<Ordinal>(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

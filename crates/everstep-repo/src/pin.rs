@@ -40,7 +40,8 @@ pub struct Pinned {
 pub struct Pins {
     /// Those that count, in name order.
     pub pins: Vec<Pinned>,
-    /// Decisions in the run of pins that cannot be read: any of them may be a pin.
+    /// Decisions in the run of pins that cannot be read, or that a newer version wrote: any of them may be a pin, but
+    /// none has the name of one that can be read.
     pub unreadable: Vec<RepoError>,
 }
 
@@ -69,7 +70,7 @@ impl Repository {
     /// The pins that count: one LIST and one GET for each pin ever made, as far as this handle has not read it.
     ///
     /// # Errors
-    /// [`RepoError::Store`]; [`RepoError::Object`] for what a newer version wrote. Damage is in the answer.
+    /// [`RepoError::Store`]. Damage, and what a newer version wrote, is in the answer.
     pub async fn pins(&self) -> Result<Pins, RepoError> {
         let history = match self.decided(&RunName::pins()).await {
             Err(RepoError::NotFound(_)) => return Ok(Pins::default()),
@@ -77,9 +78,6 @@ impl Repository {
         };
         let live = history.unreadable.iter().filter(|(ordinal, _)| !history.expired.contains(ordinal));
         let unreadable: Vec<RepoError> = live.map(|(_, error)| error.clone()).collect();
-        if let Some(error) = unreadable.iter().find(|error| error.is_unsupported()) {
-            return Err(error.clone());
-        }
         // Ascending, so that of one name the newest stays.
         let pins = history.checkpoints().filter_map(Pinned::of_checkpoint);
         let named: BTreeMap<PinName, Pinned> = pins.map(|pinned| (pinned.name.clone(), pinned)).collect();

@@ -39,7 +39,7 @@ impl Repository {
     /// The pins that count, and what cannot be read among them.
     ///
     /// # Errors
-    /// `Unreachable`, `PermissionDenied`, `UnsupportedVersion`.
+    /// `Unreachable`, `PermissionDenied`.
     pub fn pins(&self) -> Result<Pins, Error> {
         Ok(self.engine.runtime.block_on(self.inner.pins())?)
     }

@@ -89,8 +89,8 @@ fn manifest() -> Manifest {
 /// A COMMIT of the reserved run.
 fn pin() -> Manifest {
     let of = ParentRef { run: run(), ordinal: Ordinal(6), attempt: AttemptId([1; 16]) };
-    let pin = Pin { name: PinName::new("release-1").unwrap(), of };
-    Manifest { run: RunName::pins(), pin: Some(pin), ..manifest() }
+    let pin = Pin { name: PinName::new("release-1").unwrap(), of: of.clone() };
+    Manifest { run: RunName::pins(), parents: vec![of], pin: Some(pin), ..manifest() }
 }
 
 const LEASE: AttemptId = AttemptId([9; 16]);
@@ -347,6 +347,22 @@ fn a_pin_has_a_name_and_an_origin_in_training_and_nothing_else_has() {
 }
 
 #[test]
+fn no_attempt_has_itself_or_a_later_one_of_its_run_as_a_parent() {
+    for later in [ORDINAL, Ordinal(8)] {
+        let mut intent = intent();
+        intent.parents[0].ordinal = later;
+        let read = |intent: &Intent| Intent::from_bytes(&intent.to_bytes().unwrap(), &run(), ORDINAL);
+        assert!(matches!(read(&intent), Err(FormatError::Corrupt { .. })));
+        intent.parents[0].run = RunName::new("another").unwrap();
+        assert!(read(&intent).is_ok());
+        let parent = ParentRef { run: run(), ordinal: later, attempt: AttemptId([1; 16]) };
+        let bytes = Decision::commit(Manifest { parents: vec![parent], ..manifest() });
+        let bytes = bytes.to_bytes(&run(), ORDINAL).unwrap();
+        assert!(matches!(Decision::from_bytes(&bytes, &run(), ORDINAL), Err(FormatError::Corrupt { .. })));
+    }
+}
+
+#[test]
 fn a_lease_stands_under_its_own_id_and_lives_within_bounds() {
     let bytes = lease().to_bytes().unwrap();
     let other = AttemptId([8; 16]);
@@ -362,4 +378,22 @@ fn a_lease_stands_under_its_own_id_and_lives_within_bounds() {
     let mut long = lease();
     long.holder = Some("x".repeat(257));
     assert!(matches!(long.to_bytes(), Err(FormatError::TooLarge { .. })));
+}
+
+#[test]
+fn a_reason_or_a_list_of_ranks_beyond_its_limit_is_not_read() {
+    let long = "x".repeat(limits::CAUSE_BYTES + 1);
+    let mut off = Card::off(occasion(), "");
+    off.off = Some(long.clone());
+    assert!(matches!(off.to_bytes(), Err(FormatError::TooLarge { .. })));
+    let mut gave_up = failed();
+    gave_up.why.clone_from(&long);
+    let read = Failed::from_bytes(&gave_up.to_bytes().unwrap(), gave_up.attempt, gave_up.rank);
+    assert!(matches!(read, Err(FormatError::TooLarge { .. })));
+    for (why, ranks) in [(long, 1), (String::new(), limits::OUTCOME_RANKS + 1)] {
+        let mut ended = outcome();
+        (ended.why, ended.ranks) = (why, vec![Rank(0); ranks]);
+        let read = Outcome::from_bytes(&ended.to_bytes().unwrap(), SAVE);
+        assert!(matches!(read, Err(FormatError::TooLarge { .. })));
+    }
 }

@@ -1,14 +1,15 @@
-//! `pins`: every pin, and whether what it names is still there in its run. Damage hides nothing else, and exits with 1.
+//! `pins`: every pin, and whether what it names is still there in its run. Damage hides nothing else, and exits with 1; nor
+//! does what a newer version wrote, which exits with 5.
 
 use std::process::ExitCode;
 
-use everstep::{AttemptState, Pinned, Repository};
+use everstep::{AttemptState, ErrorKind, Pinned, Repository};
 use serde_json::{Value, json};
 
 use crate::cli::PinsArgs;
 use crate::commands::Context;
 use crate::commands::pin::{document, place};
-use crate::failure::Failure;
+use crate::failure::{Failure, exit_status};
 use crate::output::{self, printable, say, size, table, time};
 
 /// A pin, and what became of the checkpoint that it names.
@@ -56,19 +57,28 @@ pub(crate) fn run(context: &Context, args: &PinsArgs) -> Result<ExitCode, Failur
         .into_iter()
         .map(|pinned| Listed { origin: Origin::of(&repository, &pinned), pinned })
         .collect();
-    let damage: Vec<String> = pins.unreadable.iter().map(ToString::to_string).collect();
+    let (newer, damage): (Vec<_>, Vec<_>) =
+        pins.unreadable.iter().partition(|unreadable| unreadable.is_unsupported());
+    let [newer, damage] =
+        [newer, damage].map(|some| some.iter().map(ToString::to_string).collect::<Vec<_>>());
     if context.json {
         output::json(&json!({
             "schema": "everstep.pins/1",
             "repository": repository.address(),
             "pins": listed.iter().map(entry).collect::<Vec<_>>(),
             "damaged": damage,
+            "newer": newer,
         }));
     } else {
         print(&repository, &listed);
         damage.iter().for_each(|damage| eprintln!("damaged: {}", printable(damage)));
+        newer.iter().for_each(|newer| eprintln!("newer: {}", printable(newer)));
     }
-    Ok(if damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (damage.is_empty(), newer.is_empty()) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::from(exit_status(ErrorKind::UnsupportedVersion)),
+        (false, _) => ExitCode::FAILURE,
+    })
 }
 
 fn entry(listed: &Listed) -> Value {
