@@ -1,6 +1,7 @@
 //! Files and repositories that somebody made up, met on the command line.
 
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use crate::tool::{Answer, Tool, write_model};
 
@@ -74,6 +75,22 @@ fn c25_a_tensor_with_a_name_of_10_mb_is_refused_in_a_short_message() {
         &tool,
         &file(&format!(r#"{{"{name}":{{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}}"#), 1),
     ));
+}
+
+/// What a library panicked at is told as damage, not as a crash.
+#[test]
+fn c25_an_index_at_which_its_decoder_panics_is_damaged_and_no_panic_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("in the workspace");
+    let fixture = root.join("fixtures/hostile/dictionary-of-no-values/repository");
+    let fixture = fixture.to_str().expect("UTF-8");
+    let tool = Tool::new();
+    let verified = tool.run(&["verify", fixture, "--json"]);
+    assert!(verified.expect_code(1).stdout.contains("bytes that its decoder gave up on"), "it still panics");
+    let exported = tool.run(&["export", fixture, "bad@ordinal=2", "-o", "out.safetensors"]);
+    exported.expect_code(1);
+    for answer in [verified, exported] {
+        assert!(!answer.stderr.contains("panicked"), "{}", answer.stderr);
+    }
 }
 
 #[test]
