@@ -75,7 +75,7 @@ def check_group(key, data, group, metadata):
     """Right hash; column chunks that lie inside, are compressed as allowed, and unpack to a bounded size."""
     start, end = group["start"], group["start"] + group["len"]
     require(blake3(data[start:end]).hexdigest() == group["blake3"], key, f"the row group at {start} has another hash")
-    require(metadata[thrift.NUM_ROWS] == group["rows"], key, f"the row group at {start} has not the rows of its directory")
+    require(metadata[thrift.NUM_ROWS] == group["rows"], key, f"the row group at {start} has not as many rows")
     ranges = [thrift.range_of(column) for column in metadata[thrift.COLUMN_CHUNKS]]
     inside = all(start <= first <= last <= end for first, last in ranges)
     require(inside, key, f"a column of the row group at {start} lies outside of it, or is not compressed as allowed")
