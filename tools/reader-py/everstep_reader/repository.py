@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from . import index, packs, sealed
-from .errors import Expired, Missing, NotFound, known, require
+from .errors import Expired, Missing, NotFound, Wrong, known, require
 from .objects import Directory, parse, record_key
 from .tables import CONFIGURATION, DECISION, INTENT, MARKER, REFERENCE
 
@@ -28,11 +28,23 @@ class Repository:
     def checkpoint(self, reference):
         """The checkpoint that RUN@ordinal=K means, or the newest that RUN or pin:NAME does."""
         run, at, ordinal = reference.partition("@ordinal=")
-        pin = run[4:] if run.startswith("pin:") else None
-        for attempt in reversed(self.attempts("_pins" if pin else run)):
-            if str(attempt.ordinal) == ordinal if at else attempt.is_checkpoint() and pin in (None, attempt.pin):
+        if run.startswith("pin:"):
+            return self.pin(reference, run[4:])
+        for attempt in reversed(self.attempts(run)):
+            if str(attempt.ordinal) == ordinal if at else attempt.is_checkpoint():
                 return attempt.readable()
         raise NotFound(reference, "no such checkpoint")
+
+    def pin(self, reference, name):
+        """The newest pin of a name; without one, what cannot be read among the pins, since that may be it."""
+        error = NotFound(reference, "no such pin")
+        for attempt in reversed(self.attempts("_pins")):
+            try:
+                if attempt.is_checkpoint() and attempt.readable().manifest["pin"]["name"] == name:
+                    return attempt
+            except Wrong as unreadable:
+                error = unreadable
+        raise error
 
 
 class Attempt:
@@ -51,6 +63,9 @@ class Attempt:
         fields = sealed.read(self.store, self.keys[kind], RECORDS[kind])
         same = (fields["run"], fields["ordinal"]) == (self.run, self.ordinal)
         require(same, self.keys[kind], "it speaks of another ordinal than its key")
+        parents = fields.get("manifest", fields).get("parents", ())
+        before = all(parent["run"] != self.run or parent["ordinal"] < self.ordinal for parent in parents)
+        require(before, self.keys[kind], "a parent that is not older than itself")
         return fields
 
     @cached_property
@@ -80,10 +95,6 @@ class Attempt:
     @property
     def manifest(self):
         return self.decision["manifest"]
-
-    @property
-    def pin(self):
-        return self.manifest.get("pin", {}).get("name")
 
     @property
     def index_key(self):
