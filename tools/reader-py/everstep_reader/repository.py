@@ -63,10 +63,11 @@ class Attempt:
         fields = sealed.read(self.store, self.keys[kind], RECORDS[kind])
         same = (fields["run"], fields["ordinal"]) == (self.run, self.ordinal)
         require(same, self.keys[kind], "it speaks of another ordinal than its key")
-        parents = fields.get("manifest", fields).get("parents", ())
-        before = all(parent["run"] != self.run or parent["ordinal"] < self.ordinal for parent in parents)
-        require(before, self.keys[kind], "a parent that is not older than itself")
         return fields
+
+    def check_parents(self, key, parents):
+        older = all(parent["run"] != self.run or parent["ordinal"] < self.ordinal for parent in parents)
+        require(older, key, "a parent that is not older than itself")
 
     @cached_property
     def intent(self):
@@ -74,6 +75,7 @@ class Attempt:
         save, writers = fields["kind"] == "save", fields["world_size"] > 0
         fits = save == writers == ("step" in fields) and (save or not fields["parents"])
         require(fits, self.keys["intents"], "world_size, step or parents do not fit its kind")
+        self.check_parents(self.keys["intents"], fields["parents"])
         return fields
 
     @cached_property
@@ -86,6 +88,7 @@ class Attempt:
             manifest = fields["manifest"]
             same = all(manifest[name] == fields[name] for name in REFERENCE)
             require(same, key, "its manifest has another run, ordinal or attempt")
+            self.check_parents(key, manifest["parents"])
             require(("pin" in manifest) == (self.run == "_pins"), key, "pins are in the run _pins, and nothing else")
             require(manifest["owners"] == sorted(set(manifest["owners"])), key, "its owners are not ascending")
             footer = 4 <= manifest["index"]["footer_offset"] <= manifest["index"]["len"] - 8

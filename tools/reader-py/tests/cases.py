@@ -179,6 +179,13 @@ case(DAMAGED, "later", "a marker of nothing", later(expired=9))
 case(FINE, "later", "a session mark that is damaged", lambda forge: forge.put("sessions/" + "22" * 16, b"no mark"))
 case(DAMAGED, "later", "a marker without a decision", later(SAVE, expired=4))
 
+FIRST, NEVER = PARENT | {"ordinal": 1, "attempt": "a0" * 16}, PARENT | {"run": "q", "ordinal": 9, "attempt": "99" * 16}
+case(FINE, "intent 3", "an unknown field that another object has", put("manifest", "r"))
+case(DAMAGED, "intent 3", "itself as a parent", put("parents", [PARENT, PARENT | {"ordinal": 3, "attempt": "a2" * 16}]))
+case(DAMAGED, "intent 3", "a parent that never was", put("parents", [PARENT, NEVER]))
+case(DAMAGED, "later", "a pin of a fence", lambda forge: forge.pin({"parents": [FIRST]}, {"parents": [FIRST]}))
+case(FINE, "later", "a fence as a parent of what is undecided", later(SAVE | {"parents": [FIRST]}))
+
 # Page 03: pins and leases
 def pinned(*others, **changes):
     return lambda forge: (forge.pin(**changes), [other(forge) for other in others])
@@ -230,7 +237,7 @@ case(DAMAGED, "later", "a lease of another id", leased(lease="88" * 16))
 case(UNSUPPORTED, "later", "a lease of version 9", leased(version=9))
 for operation in ("read", "write", "gc"):
     case(FINE, "later", f"a lease that requires to {operation}", leased(requires={operation: ["new"]}))
-for field in ("lease", "parent", "ttl", "created"):
+for field in ("requires", "lease", "parent", "ttl", "created"):
     case(DAMAGED, "later", f"a lease without {field}", leased(**{field: None}))
 case(DAMAGED, "later", "a lease of 59 seconds", leased(ttl=59))
 case(FINE, "later", "a lease of 60 seconds", leased(ttl=60))
@@ -240,6 +247,7 @@ case(FINE, "later", "a lease with a holder", leased(holder="x" * 256))
 case(DAMAGED, "later", "a lease with a long holder", leased(holder="x" * 257))
 case(FINE, "later", "a lease of a run that is not there", leased(parent=PARENT | {"run": "q"}))
 case(FINE, "later", "a lease of what has expired", leased(marked("r", 2)))
+case(DAMAGED, "later", "a lease of ordinal 0", leased(parent=PARENT | {"ordinal": 0}))
 case(DAMAGED, "later", "a lease of no run", leased(parent=PARENT | {"run": "../r"}))
 case(FINE, "later", "a lease under no id", lambda forge: forge.put("leases/7", b"lease"))
 
