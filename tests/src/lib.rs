@@ -4,6 +4,7 @@
 
 pub mod conformance;
 pub mod crowd;
+pub mod large;
 pub mod names;
 pub mod refusing;
 pub mod servers;

@@ -119,6 +119,17 @@ mod tests {
     }
 
     #[test]
+    fn c24_boxes_beyond_32_bits_are_boxes_like_any_other() {
+        let large = [(1 << 32) + 1, 1 << 30];
+        assert_eq!(elements(&large), Some((1 << 62) + (1 << 30)));
+        let last = b(&[1 << 32, (1 << 30) - 1], &[1, 1]);
+        assert!(last.check_inside(&large).is_ok());
+        assert_eq!(last.intersect(&Bounds::whole(&large)), Some(last.clone()));
+        assert_eq!(last.intersect(&b(&[0, 0], &[1 << 32, 1 << 30])), None, "no offset wraps");
+        assert!(b(&[1 << 32, 1 << 30], &[1, 1]).check_inside(&large).is_err());
+    }
+
+    #[test]
     fn boxes_outside_a_shape_are_refused_whatever_their_numbers() {
         assert!(b(&[1, 0], &[2, 3]).check_inside(&[3, 3]).is_ok());
         for bad in [b(&[2, 0], &[2, 3]), b(&[u64::MAX, 0], &[1, 1]), b(&[0], &[1]), b(&[0, 0], &[1])] {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use everstep_format::FormatError;
 use everstep_format::card::ParentIndex;
-use everstep_format::decision::Manifest;
+use everstep_format::decision::{IndexRef, Manifest};
 use everstep_format::feature::Operation;
+use everstep_format::id::ContentHash;
 use everstep_format::index::Footer;
 use everstep_format::intent::ParentRef;
 use everstep_format::invariant::rows_are_sorted;
@@ -23,8 +24,8 @@ use tokio::sync::OnceCell;
 use crate::reading::{check_hash, exists, fetch, fetch_at_most, parse_decision};
 use crate::{RepoError, Repository};
 
-/// Row groups in flight.
-const GROUPS_IN_FLIGHT: usize = 8;
+/// Row groups, or parts of the file, in flight.
+const READS_IN_FLIGHT: usize = 8;
 /// What every parquet file starts with.
 const PARQUET_MAGIC: &[u8] = b"PAR1";
 
@@ -121,8 +122,17 @@ pub struct IndexReader {
 #[derive(Debug)]
 struct Opened {
     footer: Footer,
-    /// The whole file, when it is small.
-    whole: Option<Bytes>,
+    /// The whole file: when it is small, when somebody asked for it, or when it was handed on.
+    whole: OnceCell<Bytes>,
+}
+
+impl Opened {
+    /// `file` has the length and hash of `reference`.
+    fn of(file: Bytes, reference: &IndexRef) -> Result<Self, FormatError> {
+        check_magic(&slice(&file, 0..file.len().min(PARQUET_MAGIC.len()) as u64)?)?;
+        let footer = Footer::parse(&slice(&file, reference.footer_offset..reference.len)?, reference)?;
+        Ok(Self { footer, whole: OnceCell::from(file) })
+    }
 }
 
 impl IndexReader {
@@ -151,7 +161,7 @@ impl IndexReader {
             let bytes = self.group(opened, group).await?;
             opened.footer.read_group(group, &bytes).map_err(RepoError::object(self.key()))
         };
-        let groups = stream::iter(0..opened.footer.groups().len()).map(read).buffered(GROUPS_IN_FLIGHT);
+        let groups = stream::iter(0..opened.footer.groups().len()).map(read).buffered(READS_IN_FLIGHT);
         let rows: Vec<Row> = groups.try_concat().await?;
         rows_are_sorted(&rows)
             .map_err(|error| FormatError::corrupt("index", 0, "sorted rows", error.to_string()))
@@ -175,6 +185,31 @@ impl IndexReader {
         Ok(rows)
     }
 
+    /// The file as it is stored, checked against its hash: for other readers of the same index, which then make no
+    /// request for it ([`IndexReader::with_file`]). It is read at most once, and kept.
+    ///
+    /// # Errors
+    /// As [`IndexReader::all`].
+    pub async fn file(&self) -> Result<Bytes, RepoError> {
+        let opened = self.opened.get_or_try_init(|| self.open_whole()).await?;
+        opened.whole.get_or_try_init(|| self.read_file()).await.cloned()
+    }
+
+    /// A reader of the same index that has its file already, perhaps from another process ([`IndexReader::file`]).
+    ///
+    /// # Errors
+    /// [`RepoError::Invalid`], naming what was expected and found, for any other file.
+    pub fn with_file(&self, file: Bytes) -> Result<Self, RepoError> {
+        let Self { store, place, .. } = self;
+        let found = (file.len() as u64, ContentHash::of(&file));
+        if found != (place.index.len, place.index.blake3) {
+            return Err(another_file(place, found).into());
+        }
+        let opened = Opened::of(file, &place.index).map_err(RepoError::object(self.key()))?;
+        let opened = Arc::new(OnceCell::from(opened));
+        Ok(Self { store: store.clone(), place: place.clone(), opened })
+    }
+
     async fn opened(&self) -> Result<&Opened, RepoError> {
         let small = self.place.index.len <= limits::INDEX_SMALL_BYTES;
         let open = || async { if small { self.open_whole().await } else { self.open_footer().await } };
@@ -182,13 +217,36 @@ impl IndexReader {
     }
 
     async fn open_whole(&self) -> Result<Opened, RepoError> {
-        let key = self.key();
-        let reference = &self.place.index;
-        let bytes = self.read(&key, Span::AtMost(reference.len)).await?;
-        let footer = check_hash(&bytes, reference.blake3)
-            .and_then(|()| slice(&bytes, reference.footer_offset..reference.len))
-            .and_then(|tail| Footer::parse(&tail, reference));
-        Ok(Opened { footer: footer.map_err(RepoError::object(key))?, whole: Some(bytes) })
+        let file = self.read_file().await?;
+        Opened::of(file, &self.place.index).map_err(RepoError::object(self.key()))
+    }
+
+    /// The file, verified.
+    async fn read_file(&self) -> Result<Bytes, RepoError> {
+        let (key, reference) = (self.key(), &self.place.index);
+        let bytes = match reference.len <= limits::INDEX_SMALL_BYTES {
+            true => self.read(&key, Span::AtMost(reference.len)).await?,
+            false => self.read_in_parts(&key).await?,
+        };
+        check_hash(&bytes, reference.blake3).map_err(RepoError::object(key))?;
+        Ok(bytes)
+    }
+
+    /// In parts of the size of a small index, so that a request that fails costs no more.
+    async fn read_in_parts(&self, key: &Key) -> Result<Bytes, RepoError> {
+        let len = self.place.index.len;
+        FormatError::within("index", len, limits::INDEX_BYTES).map_err(RepoError::object(key.clone()))?;
+        let part = |start| {
+            let span = Span::Range { start, len: limits::INDEX_SMALL_BYTES.min(len - start) };
+            self.read(key, span)
+        };
+        let starts = (0..len.div_ceil(limits::INDEX_SMALL_BYTES)).map(|n| n * limits::INDEX_SMALL_BYTES);
+        let mut parts = stream::iter(starts).map(part).buffered(READS_IN_FLIGHT);
+        let mut file = Vec::with_capacity(usize::try_from(len).unwrap_or_default());
+        while let Some(part) = parts.try_next().await? {
+            file.extend_from_slice(&part);
+        }
+        Ok(file.into())
     }
 
     async fn open_footer(&self) -> Result<Opened, RepoError> {
@@ -197,14 +255,14 @@ impl IndexReader {
         let len = reference.len.saturating_sub(reference.footer_offset);
         let tail = self.read(&key, Span::Range { start: reference.footer_offset, len }).await?;
         let footer = Footer::parse(&tail, reference).map_err(RepoError::object(key))?;
-        Ok(Opened { footer, whole: None })
+        Ok(Opened { footer, whole: OnceCell::new() })
     }
 
     /// The bytes of one row group; the footer checks their hash.
     async fn group(&self, opened: &Opened, group: usize) -> Result<Bytes, RepoError> {
         let key = self.key();
         let range = opened.footer.groups()[group].range.clone();
-        if let Some(bytes) = &opened.whole {
+        if let Some(bytes) = opened.whole.get() {
             return slice(bytes, range).map_err(RepoError::object(key));
         }
         // The first row group is read from the start of the file: the magic before it is in no other hash.
@@ -229,6 +287,16 @@ impl IndexReader {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn another_file(place: &ParentIndex, (len, hash): (u64, ContentHash)) -> FormatError {
+    let ParentIndex { parent: ParentRef { run, ordinal, .. }, index } = place;
+    let expected = format!(
+        "the index of checkpoint {ordinal} of run {run} has {} bytes and BLAKE3 {}; hand on the file of the same \
+         checkpoint, unchanged",
+        index.len, index.blake3
+    );
+    FormatError::invalid("index file", format!("{len} bytes, BLAKE3 {hash}"), expected)
 }
 
 fn too_short(span: Span, found: String) -> FormatError {

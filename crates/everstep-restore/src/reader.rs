@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use everstep_format::bounds::Bounds;
 use everstep_format::key::Key;
 use everstep_format::limits;
@@ -50,6 +51,24 @@ impl CheckpointReader {
     /// The checkpoint.
     pub fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
+    }
+
+    /// The index as it is stored, verified: for the other processes of a machine, so that one of them reads it for all.
+    /// They look at it through [`CheckpointReader::with_index_file`].
+    ///
+    /// # Errors
+    /// [`RestoreError::Repo`].
+    pub async fn index_file(&self) -> Result<Bytes, RestoreError> {
+        Ok(self.index.file().await?)
+    }
+
+    /// A reader of the same checkpoint that has its index already, as [`CheckpointReader::index_file`] of another process
+    /// gave it: whatever it plans or reads, it makes no request for the index.
+    ///
+    /// # Errors
+    /// [`RestoreError::Repo`] with what was expected and found, when it is not this checkpoint's index, bit for bit.
+    pub fn with_index_file(&self, file: Bytes) -> Result<Self, RestoreError> {
+        Ok(Self { index: self.index.with_file(file)?, ..self.clone() })
     }
 
     /// What is in the checkpoint, in name order. Reads the whole index.

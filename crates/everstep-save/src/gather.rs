@@ -188,3 +188,6 @@ impl Runs {
         usize::try_from(element * part.bits / 8).expect("the source is in memory or a file of that length")
     }
 }
+
+#[cfg(test)]
+mod tests;

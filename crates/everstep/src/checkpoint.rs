@@ -1,5 +1,6 @@
 //! One committed checkpoint: look, read, restore.
 
+use bytes::Bytes;
 use everstep_format::bounds::Bounds;
 use everstep_format::decision::Manifest;
 use everstep_format::name::Rank;
@@ -8,7 +9,7 @@ use everstep_restore::{CheckpointReader, Tools};
 
 use crate::progress::Watched;
 use crate::{
-    Entry, Error, Progress, Repository, RestoreOptions, RestoreReport, Selection, StoredContent, Target,
+    Entry, Error, Estimate, Progress, Repository, RestoreOptions, RestoreReport, Selection, StoredContent, Target,
 };
 
 /// A checkpoint that was read as committed and not expired.
@@ -52,6 +53,36 @@ impl Checkpoint {
     /// `Corrupt`, `Expired`, `Unreachable`.
     pub fn entry(&self, name: &str) -> Result<Option<Entry>, Error> {
         Ok(self.repository.engine.runtime.block_on(self.reader.entry(name))?)
+    }
+
+    /// The index as it is stored, verified, for the other processes of this machine: one reads it and hands it on (in
+    /// shared memory, say), and the rest, which open the same checkpoint, give it to [`Checkpoint::with_index_file`]. So
+    /// its bytes cross the network once a machine, not once a rank.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Expired`, `Unreachable`.
+    pub fn index_file(&self) -> Result<Bytes, Error> {
+        Ok(self.repository.engine.runtime.block_on(self.reader.index_file())?)
+    }
+
+    /// This checkpoint with its index at hand, as [`Checkpoint::index_file`] gave it in another process: nothing that is
+    /// planned or read through it makes a request for the index. The file is checked, so it need not be trusted.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, with what was expected and found, when it is not this checkpoint's index, bit for bit.
+    pub fn with_index_file(&self, file: impl Into<Bytes>) -> Result<Self, Error> {
+        Ok(Self { reader: self.reader.with_index_file(file.into())?, ..self.clone() })
+    }
+
+    /// What loading `boxes`, each of a tensor in its global coordinates, would read beside the index: requests, bytes.
+    /// Reads the whole index, once.
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidArgument` for a box outside the shape; `Corrupt`, `Expired`, `Unreachable`.
+    pub fn estimate(&self, boxes: &[(String, Bounds)]) -> Result<Estimate, Error> {
+        let estimated =
+            |tools: &Tools<'_>| self.repository.engine.runtime.block_on(self.reader.estimate(boxes, tools));
+        self.with_tools(&(), estimated)
     }
 
     /// Restores boxes of tensors into the caller's memory, every chunk verified. Schema errors leave it untouched;

@@ -77,7 +77,7 @@ pub use everstep_repo::{
     AttemptState, InitOptions, MemoryRendezvous, Pinned, Pins, Rendezvous, Takeover, rendezvous,
 };
 pub use everstep_restore::{
-    Content as StoredContent, Entry, RestoreOptions, RestoreReport, Selection, Target,
+    Content as StoredContent, Entry, Estimate, RestoreOptions, RestoreReport, Selection, Target,
 };
 pub use everstep_save::{
     ByteSource, Content, Group, HandedIn, ObjectEntry, RankSet, Replicas, SaveReport, Shard, Source, State,

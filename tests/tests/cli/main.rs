@@ -5,6 +5,7 @@ mod damage;
 mod doctor;
 mod hostile;
 mod interrupted;
+mod large;
 mod looking;
 mod names;
 mod opened;

@@ -14,7 +14,9 @@ use everstep_format::limits;
 use everstep_format::name::{Rank, Step};
 use everstep_format::refs::Refs;
 use everstep_format::row::{ElementType, Kind, Location, Piece, Row};
-use everstep_repo::{Checkpoint, CommitOutcome, Draft, IndexReader, Parents, RepoError};
+use everstep_repo::{Checkpoint, CommitOutcome, Draft, IndexReader, Parents, RepoError, Repository};
+use everstep_restore::{CheckpointReader, RestoreError, Settings, Tools};
+use everstep_store::{Class, Counts, MemoryStore, Meter, Store};
 
 use crate::stage::{Stage, now, run, save, upload};
 
@@ -106,6 +108,91 @@ async fn a_name_in_a_large_index_costs_the_footer_and_one_row_group() {
     assert_eq!(requests(&stage), 0);
     assert_eq!(reader.all().await.unwrap(), rows);
     assert_eq!(requests(&stage), rows.len().div_ceil(limits::INDEX_GROUP_ROWS));
+}
+
+/// The same objects in a store that counts.
+async fn counted(stage: &Stage) -> (Repository, Arc<Counts>) {
+    let memory = MemoryStore::private();
+    for key in stage.shelf.keys("") {
+        let key = Key::listed(&key).unwrap();
+        memory.put(&key, stage.shelf.read(&key).unwrap().into(), Class::Bulk).await.unwrap();
+    }
+    let counts = Arc::new(Counts::default());
+    let store = Arc::new(Meter::new(memory, counts.clone()));
+    (Repository::open(store, stage.world.clone()).await.unwrap(), counts)
+}
+
+/// What a rank does first: it plans what it will read, here a whole tensor.
+async fn plan(reader: &CheckpointReader) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let tools = Tools { pool: &pool, settings: &Settings::default(), progress: &() };
+    let boxes = [(name(3), Bounds::whole(&[16]))];
+    assert_eq!(reader.estimate(&boxes, &tools).await.unwrap().raw_bytes, 64);
+    assert!(reader.entry(&name(7)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn eight_ranks_of_a_node_read_the_index_once_when_one_hands_it_on() {
+    for rows in [100, 160_000] {
+        let stage = Stage::new().await;
+        let (checkpoint, _) = indexed(&stage, rows).await;
+        let len = checkpoint.manifest.index.len;
+        let (repository, counts) = counted(&stage).await;
+        let rank = || CheckpointReader::new(&repository, checkpoint.clone());
+        let before = counts.snapshot();
+        for _ in 0..2 {
+            plan(&rank()).await;
+        }
+        assert_eq!(counts.snapshot().since(&before).bytes_read, 2 * len, "each by itself");
+
+        let before = counts.snapshot();
+        let first = rank();
+        let file = first.index_file().await.unwrap();
+        plan(&first).await;
+        for _ in 1..8 {
+            plan(&rank().with_index_file(file.clone()).unwrap()).await;
+        }
+        let spent = counts.snapshot().since(&before);
+        assert_eq!((spent.bytes_read, spent.gets), (len, len.div_ceil(limits::INDEX_SMALL_BYTES)));
+        assert_eq!(first.index_file().await.unwrap(), file);
+        assert_eq!(counts.snapshot().since(&before), spent, "it is kept");
+    }
+}
+
+#[tokio::test]
+async fn an_index_file_that_is_not_the_checkpoints_own_is_refused() {
+    let (stage, other) = (Stage::new().await, Stage::new().await);
+    let (checkpoint, _) = indexed(&stage, 100).await;
+    let (another, _) = indexed(&other, 99).await;
+    let file = reader(&stage, &checkpoint).file().await.unwrap();
+    let of_another = reader(&other, &another).file().await.unwrap();
+    requests(&stage);
+    let reader = CheckpointReader::new(&stage.repository, checkpoint.clone());
+    let longer = [&file[..], b"!"].concat();
+    for wrong in damages(&file).into_iter().chain([of_another.to_vec(), longer]) {
+        let found = ContentHash::of(&wrong).to_string();
+        let error = reader.with_index_file(wrong.into()).unwrap_err();
+        assert!(matches!(&error, RestoreError::Repo(RepoError::Invalid(_))), "{error}");
+        let expected = checkpoint.manifest.index.blake3.to_string();
+        assert!(error.to_string().contains(&found) && error.to_string().contains(&expected), "{error}");
+    }
+    assert!(reader.with_index_file(file).is_ok());
+    assert_eq!(requests(&stage), 0);
+}
+
+#[tokio::test]
+async fn c06_a_damaged_index_is_not_handed_on() {
+    for rows in [100, 160_000] {
+        let stage = Stage::new().await;
+        let (checkpoint, _) = indexed(&stage, rows).await;
+        let key = checkpoint.index_key();
+        let sound = stage.shelf.read(&key).unwrap();
+        for damaged in damages(&sound) {
+            stage.shelf.plant(key.as_str(), damaged);
+            let error = reader(&stage, &checkpoint).file().await.unwrap_err();
+            assert!(matches!(&error, RepoError::Object { key: found, .. } if *found == key), "{error}");
+        }
+    }
 }
 
 #[tokio::test]

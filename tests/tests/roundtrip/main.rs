@@ -5,6 +5,8 @@ mod bits;
 mod cases;
 mod fixture;
 mod following;
+mod handing_on;
+mod large;
 mod ranks;
 
 use everstep_restore::{RestoreOptions, Target};

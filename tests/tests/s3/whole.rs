@@ -5,8 +5,10 @@ use std::time::Duration;
 use everstep::{
     Bounds, Dtype, ErrorKind, Options, Replicas, Repository, Saved, Shard, Source, State, Step, WriterOptions,
 };
+use everstep_format::limits;
 use everstep_sim::s3_stub::{Action, Rule, S3Stub, StubSettings};
 use everstep_store::{RetryPolicy, StoreOptions};
+use everstep_tests::large::Large;
 use everstep_tests::servers::radosgw;
 use http::Method;
 
@@ -103,4 +105,52 @@ fn a_store_that_stops_answering_at_the_commit_leaves_the_outcome_unknown_and_the
     drop(writer);
     let latest = Repository::open("s3://bucket", &options).unwrap().run("gpt").unwrap().latest().unwrap();
     assert!(latest.expect("it had landed").read("w", None).unwrap() == bytes);
+}
+
+/// A slice costs a ranged GET for each chunk that it lies in.
+fn slices_are_cheap(stub: &S3Stub, tensor: &Large) {
+    let packs = || stub.seen().iter().filter(|request| request.target().contains("/packs/")).count() as u64;
+    for (slice, chunks) in tensor.slices() {
+        let repository = Repository::open("s3://bucket/exp", &reaching(stub)).unwrap();
+        let checkpoint = repository.run("gpt").unwrap().latest().unwrap().unwrap();
+        let before = packs();
+        let found = checkpoint.read(tensor.name, Some(slice.clone())).unwrap();
+        assert_eq!(found, tensor.expected(slice.offset[0], slice.extent[0]), "{slice}");
+        assert!(packs() - before <= chunks, "{slice}");
+    }
+    assert!(stub.seen().iter().all(|request| !request.is_multipart()));
+}
+
+/// Every object went up in one PUT, far below what a PUT may carry.
+fn objects_are_small(stub: &S3Stub) {
+    let sizes: Vec<u64> = stub.objects("bucket").iter().map(|(_, bytes)| bytes.len() as u64).collect();
+    assert!(sizes.len() > 20 && sizes.iter().all(|bytes| *bytes <= limits::PACK_BYTES));
+    let puts = stub.seen().into_iter().filter(|request| request.method == Method::PUT);
+    let sent: Vec<u64> = puts.filter_map(|request| request.body_bytes).collect();
+    assert!(sent.len() >= sizes.len() && sent.iter().all(|bytes| *bytes <= limits::PACK_BYTES));
+}
+
+fn goes_through_s3(tensor: &Large) {
+    let stub = S3Stub::start();
+    let options = reaching(&stub);
+    let repository = Repository::init("s3://bucket/exp", &options, Default::default()).unwrap();
+    let mut writer = repository.run("gpt").unwrap().writer(WriterOptions::default()).unwrap();
+    writer.save(Step(1), &tensor.state(), Saved::default()).unwrap();
+    writer.close().unwrap();
+    objects_are_small(&stub);
+    let repository = Repository::open("s3://bucket/exp", &options).unwrap();
+    tensor.assert_stored(&repository.run("gpt").unwrap().latest().unwrap().unwrap());
+    slices_are_cheap(&stub, tensor);
+}
+
+#[test]
+#[ignore = "long: 2 GiB through the stub, run by make test-long"]
+fn c24_two_gibibytes_and_four_bytes_go_through_s3_in_single_puts() {
+    goes_through_s3(&Large::floats());
+}
+
+#[test]
+#[ignore = "long: 4 GiB through the stub, run by make test-long"]
+fn c24_four_gibibytes_and_one_byte_go_through_s3_in_single_puts() {
+    goes_through_s3(&Large::bytes());
 }

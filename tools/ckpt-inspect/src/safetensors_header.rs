@@ -40,3 +40,27 @@ pub(crate) fn parse(json: &[u8], file_len: u64) -> Result<Metadata, String> {
     }
     Err(format!("the header describes a file of {expected} bytes, found {file_len}; was it cut short?"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c24_a_header_of_a_file_beyond_4_gibibytes_is_read_whole() {
+        let (floats, bytes) = ((1u64 << 31) + 4, (1u64 << 32) + 1);
+        let json = format!(
+            r#"{{"f":{{"dtype":"F32","shape":[{}],"data_offsets":[0,{floats}]}},"b":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[{floats},{}]}}}}"#,
+            floats / 4,
+            floats + bytes
+        );
+        let file_len = 8 + json.len() as u64 + floats + bytes;
+        let metadata = parse(json.as_bytes(), file_len).unwrap();
+        let (start, end) = metadata.info("b").unwrap().data_offsets;
+        assert_eq!(((end - start) as u64, metadata.data_len() as u64), (bytes, floats + bytes));
+        for other in [file_len - 1, file_len - (1 << 32), file_len + 1] {
+            assert!(parse(json.as_bytes(), other).is_err(), "a file of {other} bytes");
+        }
+        let length = (json.len() as u64).to_le_bytes();
+        assert_eq!(header_len(&length, file_len), Ok(json.len() as u64));
+    }
+}

@@ -195,3 +195,17 @@ fn blocks_are_numbered_in_row_major_order_wherever_a_shard_cuts_them() {
     assert_eq!(grid.block_number(&shape, &[4, 3, 2]), grid.block_number(&shape, &[4, 2, 0]));
     assert_eq!(grid.block_number(&[], &[]), 0);
 }
+
+#[test]
+fn c24_blocks_on_either_side_of_32_bits_are_cut_like_all_others() {
+    let grid = Grid::new(&[(1 << 40) + 1], &of(Dtype::U8), &Chunking::default(), "t");
+    for border in [1u64 << 31, 1 << 32, 1 << 33, 1 << 40] {
+        let pieces = grid.pieces(&Bounds { offset: vec![border - 1], extent: vec![2] });
+        let found: Vec<(u64, u64)> = pieces.iter().map(|piece| (piece.offset[0], piece.extent[0])).collect();
+        assert_eq!(found, [(border - 1, 1), (border, 1)]);
+        assert_eq!(grid.block_number(&[(1 << 40) + 1], &[border]), border >> 21);
+    }
+    let rows = Grid::new(&[1 << 33, 3], &of(Dtype::F32), &small(6), "t");
+    assert_eq!(rows.block(), [2, 3]);
+    assert_eq!(rows.block_number(&[1 << 33, 3], &[(1 << 33) - 1, 0]), (1 << 32) - 1);
+}

@@ -101,3 +101,22 @@ fn offsets_beyond_the_machine_are_refused() {
     let huge = bounds(&[0], &[u64::MAX]);
     assert_eq!(BoxCopy::new(&huge, &huge, &huge, 64), Err(NoCopy::TooLarge));
 }
+
+#[test]
+fn c24_offsets_beyond_4_gibibytes_are_kept_whole() {
+    let wide = bounds(&[0, 0], &[1 << 20, 1 << 14]);
+    let rows = bounds(&[(1 << 20) - 1, 0], &[1, 1 << 14]);
+    let last = bounds(&[(1 << 20) - 1, (1 << 14) - 4], &[1, 4]);
+    let (end, row) = (1usize << 36, 1usize << 16);
+    assert_eq!(
+        BoxCopy::new(&last, &wide, &rows, 32).unwrap().single_run(),
+        Some((end - 16..end, row - 16..row))
+    );
+    assert_eq!(
+        BoxCopy::new(&last, &rows, &wide, 32).unwrap().single_run(),
+        Some((row - 16..row, end - 16..end))
+    );
+    let column = bounds(&[0, 5], &[1 << 20, 1]);
+    let copy = BoxCopy::new(&column, &wide, &column, 32).unwrap();
+    assert_eq!((copy.len(), copy.source_span().end), (4 << 20, end - row + 24));
+}

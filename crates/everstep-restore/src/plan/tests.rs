@@ -138,3 +138,39 @@ fn an_index_that_contradicts_itself_is_refused() {
     refused(|rows| piece(rows).location.pack_len = u64::MAX);
     assert!(refused(|rows| piece(rows).location.pack_offset = 400).contains("one place"));
 }
+
+/// Rows of a u8 tensor of 2^33 + 1 elements in blocks of 2 MiB, from block `first` on.
+fn beyond_32_bits(first: u64, count: u64) -> Vec<Row> {
+    let (shape, block) = ([(1 << 33) + 1], 2 << 20);
+    let row_of = |n: u64| {
+        let len = block.min(shape[0] - n * block);
+        let mut row = row(&shape, bounds(&[n * block], &[len]), (1, 64));
+        let piece = row.piece.as_mut().unwrap();
+        (piece.chunk, piece.location.stored_len) = (ChunkId::of(&n.to_le_bytes()), 100);
+        piece.location.pack.pack = PackId(ChunkId::of(&n.to_le_bytes()).0);
+        row
+    };
+    (first..first + count).map(row_of).collect()
+}
+
+#[test]
+fn c24_a_box_is_found_on_either_side_of_2_and_4_gibibytes_and_at_an_end_beyond_them() {
+    for (border, chunks) in [(1 << 31, 2), (1 << 32, 2), ((1 << 32) + (1 << 20), 1), ((1 << 33) - 7, 2)] {
+        let rows = beyond_32_bits((border - 8) / (2 << 20), 2);
+        let wish = Wish { rows: &rows, bounds: bounds(&[border - 8], &[16]) };
+        let plan = Plan::new(&[wish], &Settings::default()).unwrap();
+        assert_eq!((plan.bytes, plan.chunks.len(), plan.reads.len()), (16, chunks, chunks), "{border}");
+        assert_eq!(plan.bands[0].iter().sum::<usize>(), 16);
+        assert!(plan.placements.iter().all(|p| p.copy.source_span().end <= 2 << 20), "{border}");
+    }
+}
+
+#[test]
+fn c24_a_whole_tensor_beyond_4_gibibytes_is_planned_without_a_byte_of_it() {
+    let rows = beyond_32_bits(0, (1 << 12) + 1);
+    let wish = Wish { rows: &rows, bounds: Bounds::whole(&[(1 << 33) + 1]) };
+    let plan = Plan::new(&[wish], &Settings::default()).unwrap();
+    assert_eq!((plan.bytes, plan.chunks.len()), ((1 << 33) + 1, (1 << 12) + 1));
+    assert_eq!(plan.bands[0].iter().sum::<usize>(), (1 << 33) + 1);
+    assert_eq!(plan.bands[0].last(), Some(&1));
+}

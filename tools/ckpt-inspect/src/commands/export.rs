@@ -207,3 +207,32 @@ fn print(context: &Context, checkpoint: &Checkpoint, plan: &Plan, (path, bytes):
         say!("left out, since safetensors holds tensors only: {}", names.join(", "));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c24_a_tensor_beyond_4_gibibytes_is_written_in_batches_that_reach_its_end() {
+        let elements = (1 << 32) + 1;
+        let wanted = |name: &str, dtype: Dtype, elements: u64| Wanted {
+            name: name.to_owned(),
+            dtype,
+            shape: vec![elements],
+            bytes: dtype.byte_len(elements).unwrap(),
+        };
+        let tensors = [wanted("f", Dtype::F32, (1 << 29) + 1), wanted("b", Dtype::U8, elements)];
+        let batches = batches(&tensors).unwrap();
+        let bytes: u64 = batches.iter().flatten().map(|slab| slab.bytes).sum();
+        assert_eq!(bytes, (1 << 31) + 4 + elements);
+        let largest = batches.iter().map(|batch| batch.iter().map(|slab| slab.bytes).sum::<u64>()).max();
+        assert_eq!(largest, Some(BATCH_BYTES));
+        let last = batches.last().and_then(|batch| batch.last()).unwrap();
+        assert_eq!((last.bounds.end(0), &*last.tensor.name), (elements, "b"));
+        let listed: Vec<_> =
+            tensors.iter().map(|w| (w.name.as_str(), w.dtype, w.shape.as_slice(), w.bytes)).collect();
+        let header = header(&listed, &None).unwrap();
+        let text = String::from_utf8_lossy(&header[8..]);
+        assert!(text.contains("[2147483652,6442450949]"), "{text}");
+    }
+}

@@ -84,6 +84,17 @@ mod tests {
     }
 
     #[test]
+    fn c24_slabs_of_a_tensor_beyond_4_gibibytes_reach_its_end() {
+        for (shape, dtype) in [(vec![(1 << 32) + 1], Dtype::U8), (vec![1 << 20, 1 << 20], Dtype::F32)] {
+            let slabs = slabs(&Bounds::whole(&shape), dtype);
+            let elements: u64 = slabs.iter().filter_map(Bounds::elements).sum();
+            assert_eq!(Some(elements), Bounds::whole(&shape).elements(), "{shape:?}");
+            assert!(slabs.iter().all(|slab| slab.elements().and_then(|n| dtype.byte_len(n)) <= Some(SLAB_BYTES)));
+            assert_eq!(slabs.last().map(|slab| slab.end(0)), Some(shape[0]));
+        }
+    }
+
+    #[test]
     fn pairs_of_packed_elements_stay_together() {
         let odd = Bounds::whole(&[8, 5]);
         assert_eq!(of_elements(&odd, Dtype::I4, 10), vec![odd.clone()]);
