@@ -146,6 +146,11 @@ impl IndexReader {
         Self { store, place, opened: Arc::default() }
     }
 
+    /// Where the index is.
+    pub fn place(&self) -> &ParentIndex {
+        &self.place
+    }
+
     fn key(&self) -> Key {
         Key::index(self.place.parent.attempt, self.place.index.blake3)
     }

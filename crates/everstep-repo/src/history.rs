@@ -83,7 +83,9 @@ impl History {
         }
         // A COMMIT that can be read stands, whatever became of its intent; anything else does not.
         if let Some((_, error)) = self.unreadable.iter().find(|(bad, _)| *bad == ordinal) {
-            return Some(AttemptState::Damaged(error.clone()));
+            let is_newer = error.is_unsupported();
+            let state = if is_newer { AttemptState::Newer } else { AttemptState::Damaged };
+            return Some(state(error.clone()));
         }
         let intent = self.intents.get(&ordinal)?.clone();
         Some(match (intent.kind, fate) {

@@ -54,6 +54,8 @@ pub enum AttemptState {
     Expired(Checkpoint),
     /// Its intent or decision is damaged, so nobody can say.
     Damaged(RepoError),
+    /// Its intent or decision is of a newer version, or needs a feature that this one does not know: a newer one can say.
+    Newer(RepoError),
 }
 
 /// A reference, resolved.
@@ -152,14 +154,10 @@ impl Repository {
     /// Every attempt of `run` in order, with its state.
     ///
     /// # Errors
-    /// [`RepoError::NotFound`] for an unknown run; [`RepoError::Object`] for what a newer version wrote. Damage is a
-    /// state: it must not hide the other attempts.
+    /// [`RepoError::NotFound`] for an unknown run; [`RepoError::Store`]. Damage, and what a newer version wrote, are states:
+    /// they must not hide the other attempts.
     pub async fn attempts(&self, run: &RunName) -> Result<Vec<(Ordinal, AttemptState)>, RepoError> {
-        let history = self.outcomes(run).await?;
-        match history.unreadable.iter().find(|(_, error)| error.is_unsupported()) {
-            Some((_, error)) => Err(error.clone()),
-            None => Ok(history.states()),
-        }
+        Ok(self.outcomes(run).await?.states())
     }
 
     /// The newest checkpoint of `run`: `None` only if the store answered and nothing is committed.

@@ -53,6 +53,11 @@ impl CheckpointReader {
         &self.checkpoint
     }
 
+    /// The reader of its index, which shares what was read.
+    pub fn index(&self) -> &IndexReader {
+        &self.index
+    }
+
     /// The index as it is stored, verified: for the other processes of a machine, so that one of them reads it for all.
     /// They look at it through [`CheckpointReader::with_index_file`].
     ///

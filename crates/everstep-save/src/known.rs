@@ -42,6 +42,8 @@ struct Cached {
     checkpoints: HashMap<AttemptId, Arc<Stock>>,
     /// As whom this process wrote packs to which attempts, as far as its shares still use them.
     written: HashSet<(AttemptId, Rank)>,
+    /// Indexes at hand that no save has asked for yet.
+    indexes: Vec<IndexReader>,
 }
 
 impl SaveCache {
@@ -51,6 +53,21 @@ impl SaveCache {
 
     fn get(&self, attempt: AttemptId) -> Option<Arc<Stock>> {
         self.cached().checkpoints.get(&attempt).cloned()
+    }
+
+    /// Lets the next save that has the checkpoint of `index` as a parent look into this, which may have been read or
+    /// handed on already, instead of reading it anew.
+    pub fn take_index(&self, index: IndexReader) {
+        let mut cached = self.cached();
+        cached.indexes.retain(|other| other.place() != index.place());
+        cached.indexes.push(index);
+    }
+
+    /// The index at `place`, if it was taken. It is given away: its chunks are kept from then on.
+    fn index_of(&self, place: &ParentIndex) -> Option<IndexReader> {
+        let mut cached = self.cached();
+        let number = cached.indexes.iter().position(|index| index.place() == place)?;
+        Some(cached.indexes.swap_remove(number))
     }
 
     /// Forgets all but `attempt`, whose chunks these are, and `kept`.
@@ -115,6 +132,11 @@ pub(crate) struct Known {
 
 impl Known {
     /// Reads the indexes of `confirmed`, or takes them from `cache`: only what is `whole`, or also shares.
+    ///
+    /// An index is read whole, even by a rank with few names: a chunk that a parent has is referenced whatever it is
+    /// called there (renamed layers, equal tensors, pieces that share chunks with other neighbours than before), and of
+    /// a pack only who knows all its users can say that it is sparse. That is once a session and parent, for a rank then
+    /// knows what it wrote; and a rank that has the index already hands it on by [`SaveCache::take_index`].
     pub(crate) async fn read(
         store: &Arc<dyn Store>,
         confirmed: &[ParentIndex],
@@ -126,7 +148,8 @@ impl Known {
             parents.push(match cache.get(attempt).filter(|stock| stock.complete || !whole) {
                 Some(stock) => stock,
                 None => {
-                    let rows = IndexReader::at(store.clone(), place.clone()).all().await?;
+                    let read_anew = || IndexReader::at(store.clone(), place.clone());
+                    let rows = cache.index_of(place).unwrap_or_else(read_anew).all().await?;
                     let stock = Arc::new(Stock { chunks: chunks_of(&rows), complete: true });
                     cache.remember(attempt, &stock);
                     stock

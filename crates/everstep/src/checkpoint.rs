@@ -4,12 +4,13 @@ use bytes::Bytes;
 use everstep_format::bounds::Bounds;
 use everstep_format::decision::Manifest;
 use everstep_format::name::Rank;
-use everstep_repo::Checkpoint as Inner;
+use everstep_repo::{Checkpoint as Inner, IndexReader};
 use everstep_restore::{CheckpointReader, Tools};
 
 use crate::progress::Watched;
 use crate::{
-    Entry, Error, Estimate, Progress, Repository, RestoreOptions, RestoreReport, Selection, StoredContent, Target,
+    Entry, Error, Estimate, Progress, Repository, RestoreOptions, RestoreReport, Selection, StoredContent,
+    Target,
 };
 
 /// A checkpoint that was read as committed and not expired.
@@ -28,6 +29,10 @@ impl Checkpoint {
 
     pub(crate) fn repository(&self) -> &Repository {
         &self.repository
+    }
+
+    pub(crate) fn index(&self) -> IndexReader {
+        self.reader.index().clone()
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -7,7 +7,7 @@ use everstep_repo::Ticket;
 use everstep_save::{Group, HandedIn, Member as Inner, SaveCache, ShareOptions, Tools};
 
 use crate::progress::Watched;
-use crate::{Error, Repository, State};
+use crate::{Checkpoint, Error, Progress, Repository, State};
 
 /// Takes part in the saves of a [`crate::Writer`] elsewhere. It may sit saves out, and be of another rank in each.
 pub struct Member {
@@ -36,7 +36,21 @@ impl Member {
     /// `RankFailed` when a rank failed or was not heard of in time, naming it; `OutcomeUnknown`; for this rank's own
     /// share those of [`crate::Writer::save`].
     pub fn save(&mut self, step: Step, state: &State<'_>, group: &Group) -> Result<HandedIn, Error> {
-        let handed_in = self.hand_in(step, state, group)?;
+        self.save_with(step, state, group, &())
+    }
+
+    /// [`Member::save`], reporting the progress of the own share.
+    ///
+    /// # Errors
+    /// Those of [`Member::save`].
+    pub fn save_with(
+        &mut self,
+        step: Step,
+        state: &State<'_>,
+        group: &Group,
+        progress: &dyn Progress,
+    ) -> Result<HandedIn, Error> {
+        let handed_in = self.hand_in_with(step, state, group, progress)?;
         self.outcome(&handed_in, group)?;
         Ok(handed_in)
     }
@@ -46,11 +60,30 @@ impl Member {
     /// # Errors
     /// Those of [`Member::save`].
     pub fn hand_in(&mut self, step: Step, state: &State<'_>, group: &Group) -> Result<HandedIn, Error> {
+        self.hand_in_with(step, state, group, &())
+    }
+
+    /// [`Member::hand_in`], reporting progress.
+    ///
+    /// # Errors
+    /// Those of [`Member::save`].
+    pub fn hand_in_with(
+        &mut self,
+        step: Step,
+        state: &State<'_>,
+        group: &Group,
+        progress: &dyn Progress,
+    ) -> Result<HandedIn, Error> {
         let engine = &self.repository.engine;
         let settings = &engine.options.save;
-        let tools = Tools { pool: &engine.pool, settings, progress: &Watched(&()), cache: &self.cache };
+        let tools = Tools { pool: &engine.pool, settings, progress: &Watched(progress), cache: &self.cache };
         let options = ShareOptions { step, group: group.clone() };
         Ok(engine.runtime.block_on(self.inner.hand_in(state, &options, &tools))?)
+    }
+
+    /// Lets the next share against `checkpoint` use its index as it is at hand there, as [`crate::Writer::take_index`] does.
+    pub fn take_index(&self, checkpoint: &Checkpoint) {
+        self.cache.take_index(checkpoint.index());
     }
 
     /// Waits until the leader says what became of the share.

@@ -36,7 +36,7 @@ impl Repository {
         Ok(self.engine.runtime.block_on(self.inner.pinned(&name))?)
     }
 
-    /// The pins that count, and what cannot be read among them.
+    /// The pins that count, and what cannot be read among them: damage, and what a newer version wrote.
     ///
     /// # Errors
     /// `Unreachable`, `PermissionDenied`.

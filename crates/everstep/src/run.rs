@@ -84,10 +84,10 @@ impl Run {
         Ok(Checkpoint::new(self.repository.clone(), checkpoint))
     }
 
-    /// Every attempt: checkpoints, expired, aborted, unfinished, fences.
+    /// Every attempt: checkpoints, expired, aborted, unfinished, fences; and those that are damaged or of a newer version.
     ///
     /// # Errors
-    /// `NotFound` for an unknown run; `Corrupt` for damage.
+    /// `NotFound` for an unknown run; `Unreachable`, `PermissionDenied`.
     pub fn attempts(&self) -> Result<Attempts, Error> {
         Ok(self.repository.engine.runtime.block_on(self.repository.inner.attempts(&self.name))?)
     }
@@ -162,7 +162,27 @@ impl Writer {
         saved: Saved,
         group: &Group,
     ) -> Result<SaveReport, Error> {
-        self.lead(state, self.options(step, saved, group.clone()), &())
+        self.save_in_with(step, state, saved, (group, &()))
+    }
+
+    /// [`Writer::save_in`], reporting the progress of this rank's own share.
+    ///
+    /// # Errors
+    /// Those of [`Writer::save_in`].
+    pub fn save_in_with(
+        &mut self,
+        step: Step,
+        state: &State<'_>,
+        saved: Saved,
+        (group, progress): (&Group, &dyn Progress),
+    ) -> Result<SaveReport, Error> {
+        self.lead(state, self.options(step, saved, group.clone()), progress)
+    }
+
+    /// Lets the next save against `checkpoint` use its index as it is at hand there ([`Checkpoint::index_file`],
+    /// [`Checkpoint::with_index_file`]) instead of reading it once more: after a restart, the one just restored.
+    pub fn take_index(&self, checkpoint: &Checkpoint) {
+        self.cache.take_index(checkpoint.index());
     }
 
     /// [`Writer::save`], reporting progress.

@@ -76,3 +76,31 @@ fn a_damaged_decision_hides_no_other_checkpoint_from_ls() {
     tool.run(&["export", "repo", "gpt", "-o", "out"]).expect_code(0);
     tool.run(&["show", "repo", "gpt@step=1"]).expect_code(1);
 }
+
+#[test]
+fn a_decision_of_a_newer_version_hides_no_other_checkpoint_from_ls() {
+    let tool = Tool::with_repository();
+    let first = tool.import("gpt", 1, &[("w", 1.0, 4)]);
+    tool.import("gpt", 2, &[("w", 2.0, 4)]);
+    let decision =
+        tool.path(&format!("repo/runs/gpt/decisions/{:020}", first["ordinal"].as_u64().expect("a number")));
+    let text = std::fs::read_to_string(&decision).expect("there");
+    let newer = text.replacen("\"version\":0", "\"version\":99", 1);
+    let body = &newer[..newer.rfind(",\"blake3\"").expect("sealed")];
+    let sealed = format!("{body},\"blake3\":\"{}\"}}\n", blake3::hash(body.as_bytes()));
+    assert_ne!(text, sealed);
+    std::fs::write(&decision, sealed).expect("written");
+
+    let list = tool.run(&["ls", "repo", "--json"]);
+    let list: serde_json::Value = serde_json::from_str(&list.expect_code(5).stdout).expect("JSON");
+    assert_eq!(list["checkpoints"][0]["step"], 2);
+    assert_eq!(list["newer"][0]["ordinal"], first["ordinal"]);
+    assert_eq!(list["damaged"], serde_json::json!([]));
+    let shown = tool.run(&["ls", "repo"]);
+    assert!(shown.expect_code(5).stdout.contains("of a newer version"), "{}", shown.stdout);
+    assert!(shown.stderr.contains("upgrade Everstep"), "{}", shown.stderr);
+    tool.run(&["export", "repo", "gpt", "-o", "out"]).expect_code(0);
+    for args in [["show", "repo", "gpt@step=1"], ["resolve", "repo", "gpt@ordinal=2"]] {
+        tool.run(&args).expect_code(5);
+    }
+}

@@ -133,7 +133,9 @@ async fn look_at_attempts(repository: &Repository) -> (Vec<u64>, bool) {
             }
             AttemptState::Fence(_) => cannot_be_loaded(repository, ordinal).await,
             AttemptState::Expired(_) => panic!("nothing was expired"),
-            AttemptState::Damaged(error) => panic!("a crash damages nothing: {error}"),
+            AttemptState::Damaged(error) | AttemptState::Newer(error) => {
+                panic!("a crash damages nothing: {error}")
+            }
         }
     }
     (steps, unfinished)

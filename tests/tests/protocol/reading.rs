@@ -2,10 +2,10 @@
 
 use everstep_format::feature::Requires;
 use everstep_format::key::Key;
-use everstep_format::name::{Ordinal, Step};
+use everstep_format::name::{Ordinal, PinName, RunName, Step};
 use everstep_format::repository::WriterMode;
 use everstep_format::{FormatError, sealed};
-use everstep_repo::{AttemptState, InitOptions, Parents, RepoError, Repository};
+use everstep_repo::{AttemptState, Checkpoint, InitOptions, Parents, RepoError, Repository};
 use serde_json::{Map, Value, json};
 
 use crate::stage::{Fault, Stage, bare, now, run, save};
@@ -106,11 +106,49 @@ async fn a_decision_with_an_unknown_read_feature_stops_readers_and_is_never_skip
     let repository = stage.reopen().await;
     assert!(unsupported(&repository.latest(&run()).await.unwrap_err(), &key));
     assert!(unsupported(&repository.resolve(&"llama@step=1".parse().unwrap()).await.unwrap_err(), &key));
-    assert!(unsupported(&repository.attempts(&run()).await.unwrap_err(), &key));
     let history = repository.history(&run()).await.unwrap();
     assert!(unsupported(&history.unreadable[0].1, &key));
     assert_eq!(history.findings(), vec![]);
     assert!(repository.checkpoint(&run(), old[0].manifest.ordinal).await.is_ok(), "others still load");
+}
+
+#[tokio::test]
+async fn what_a_newer_version_wrote_is_listed_as_such_and_hides_nothing_else() {
+    let stage = Stage::new().await;
+    let old = stage.closed_run(&[1, 2, 3]).await;
+    let key = Key::decision(&run(), old[1].manifest.ordinal);
+    from_the_future(&stage, &key, |fields| drop(fields.insert("version".to_owned(), json!(9))));
+    let repository = stage.reopen().await;
+    let states = repository.attempts(&run()).await.unwrap();
+    let state = |of: &Checkpoint| &states.iter().find(|(o, _)| *o == of.manifest.ordinal).unwrap().1;
+    assert!(matches!(state(&old[1]), AttemptState::Newer(error) if unsupported(error, &key)));
+    for known in [&old[0], &old[2]] {
+        assert!(matches!(state(known), AttemptState::Committed(_)));
+    }
+    // Whoever needs it is refused; whoever does not, is not.
+    let ordinal = old[1].manifest.ordinal;
+    assert!(unsupported(&repository.attempt(&run(), ordinal).await.unwrap_err(), &key));
+    assert!(unsupported(&repository.checkpoint(&run(), ordinal).await.unwrap_err(), &key));
+    assert!(unsupported(&repository.resolve(&"llama@step=1".parse().unwrap()).await.unwrap_err(), &key));
+    assert_eq!(repository.latest(&run()).await.unwrap().unwrap().manifest.ordinal, old[2].manifest.ordinal);
+}
+
+#[tokio::test]
+async fn a_pin_of_a_newer_version_hides_no_other_and_may_be_any_name() {
+    let stage = Stage::new().await;
+    let saved = stage.closed_run(&[1]).await;
+    let name = |name: &str| PinName::new(name).unwrap();
+    stage.repository.pin(&name("a"), &saved[0]).await.unwrap();
+    let newer = stage.repository.pin(&name("b"), &saved[0]).await.unwrap();
+    let key = Key::decision(&RunName::pins(), newer.checkpoint.manifest.ordinal);
+    from_the_future(&stage, &key, requiring("read"));
+    let repository = stage.reopen().await;
+    let pins = repository.pins().await.unwrap();
+    assert_eq!((pins.pins.len(), pins.unreadable.len()), (1, 1));
+    assert!(unsupported(&pins.unreadable[0], &key));
+    assert!(repository.pinned(&name("a")).await.is_ok());
+    assert!(unsupported(&repository.pinned(&name("c")).await.unwrap_err(), &key));
+    assert!(unsupported(&repository.pin(&name("c"), &saved[0]).await.unwrap_err(), &key));
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! `ls`: checkpoints of every run, and attempts that were never finished. Damage hides nothing else, and exits with 1.
+//! `ls`: checkpoints of every run, and attempts that were never finished. Neither damage, which exits with 1, nor what a
+//! newer version wrote, which exits with 5, hides anything else.
 
 use std::process::ExitCode;
 
@@ -6,6 +7,7 @@ use everstep::{AttemptState, Manifest, Ordinal, Repository, RunName};
 use serde_json::{Value, json};
 
 use crate::cli::LsArgs;
+use crate::commands::unreadable::{NEWER, Unreadable};
 use crate::commands::{Context, patterns};
 use crate::failure::Failure;
 use crate::output::{self, say, size, table, time};
@@ -18,11 +20,11 @@ pub(crate) fn run(context: &Context, args: &LsArgs) -> Result<ExitCode, Failure>
     } else {
         print(&repository, &entries, args.all);
     }
-    let damaged: Vec<String> = entries.iter().filter_map(Listed::damage).collect();
+    let unreadable = Unreadable::of(entries.iter().filter_map(Listed::unreadable));
     if !context.json {
-        damaged.iter().for_each(|damage| eprintln!("damaged: {}", output::printable(damage)));
+        unreadable.tell();
     }
-    Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(unreadable.exit())
 }
 
 /// One attempt of one run.
@@ -67,16 +69,22 @@ impl Listed {
             AttemptState::Committed(_) => "checkpoint",
             AttemptState::Expired(_) => "expired",
             AttemptState::Damaged(_) => "DAMAGED",
+            AttemptState::Newer(_) => NEWER,
         }
     }
 
-    fn damage(&self) -> Option<String> {
-        if let AttemptState::Damaged(error) = &self.state { Some(error.to_string()) } else { None }
+    /// Whether a newer version wrote it, and what is wrong.
+    fn unreadable(&self) -> Option<(bool, String)> {
+        match &self.state {
+            AttemptState::Damaged(error) => Some((false, error.to_string())),
+            AttemptState::Newer(error) => Some((true, error.to_string())),
+            _ => None,
+        }
     }
 
     /// What a plain listing shows.
     fn counts(&self) -> bool {
-        matches!(self.state, AttemptState::Committed(_) | AttemptState::Damaged(_))
+        matches!(self.state, AttemptState::Committed(_) | AttemptState::Damaged(_) | AttemptState::Newer(_))
     }
 
     fn step(&self) -> Option<u64> {
@@ -96,6 +104,7 @@ fn document(repository: &Repository, entries: &[Listed], all: bool) -> Value {
         "checkpoints": of("checkpoint"),
         "unfinished": of("unfinished"),
         "damaged": of("DAMAGED"),
+        "newer": of(NEWER),
     });
     if all {
         document["expired"] = of("expired").into();
@@ -120,8 +129,10 @@ fn entry(entry: &Listed) -> Value {
     if let AttemptState::Aborted(_, abort) = &entry.state {
         value["reason"] = abort.reason.as_str().into();
     }
-    if let Some(damage) = entry.damage() {
-        value["damage"] = damage.into();
+    match &entry.state {
+        AttemptState::Damaged(error) => value["damage"] = error.to_string().into(),
+        AttemptState::Newer(error) => value["unsupported"] = error.to_string().into(),
+        _ => {}
     }
     value
 }

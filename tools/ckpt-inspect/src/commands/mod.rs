@@ -12,6 +12,7 @@ pub(crate) mod resolve;
 pub(crate) mod show;
 pub(crate) mod tensors;
 pub(crate) mod unpin;
+pub(crate) mod unreadable;
 pub(crate) mod verify;
 
 use everstep::{Checkpoint, CheckpointRef, Options, Ordinal, Pattern, Repository, Selection};

@@ -1,15 +1,16 @@
-//! `pins`: every pin, and whether what it names is still there in its run. Damage hides nothing else, and exits with 1; nor
-//! does what a newer version wrote, which exits with 5.
+//! `pins`: every pin, and whether what it names is still there in its run. Neither damage
+//! (exit status 1) nor what a newer version wrote (5) hides anything else.
 
 use std::process::ExitCode;
 
-use everstep::{AttemptState, ErrorKind, Pinned, Repository};
+use everstep::{AttemptState, Pinned, Repository};
 use serde_json::{Value, json};
 
 use crate::cli::PinsArgs;
 use crate::commands::Context;
 use crate::commands::pin::{document, place};
-use crate::failure::{Failure, exit_status};
+use crate::commands::unreadable::Unreadable;
+use crate::failure::Failure;
 use crate::output::{self, printable, say, size, table, time};
 
 /// A pin, and what became of the checkpoint that it names.
@@ -57,28 +58,21 @@ pub(crate) fn run(context: &Context, args: &PinsArgs) -> Result<ExitCode, Failur
         .into_iter()
         .map(|pinned| Listed { origin: Origin::of(&repository, &pinned), pinned })
         .collect();
-    let (newer, damage): (Vec<_>, Vec<_>) =
-        pins.unreadable.iter().partition(|unreadable| unreadable.is_unsupported());
-    let [newer, damage] =
-        [newer, damage].map(|some| some.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let unreadable =
+        Unreadable::of(pins.unreadable.iter().map(|error| (error.is_unsupported(), error.to_string())));
     if context.json {
         output::json(&json!({
             "schema": "everstep.pins/1",
             "repository": repository.address(),
             "pins": listed.iter().map(entry).collect::<Vec<_>>(),
-            "damaged": damage,
-            "newer": newer,
+            "damaged": unreadable.damaged,
+            "newer": unreadable.newer,
         }));
     } else {
         print(&repository, &listed);
-        damage.iter().for_each(|damage| eprintln!("damaged: {}", printable(damage)));
-        newer.iter().for_each(|newer| eprintln!("newer: {}", printable(newer)));
+        unreadable.tell();
     }
-    Ok(match (damage.is_empty(), newer.is_empty()) {
-        (true, true) => ExitCode::SUCCESS,
-        (true, false) => ExitCode::from(exit_status(ErrorKind::UnsupportedVersion)),
-        (false, _) => ExitCode::FAILURE,
-    })
+    Ok(unreadable.exit())
 }
 
 fn entry(listed: &Listed) -> Value {

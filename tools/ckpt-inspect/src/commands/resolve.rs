@@ -4,13 +4,14 @@ use std::process::ExitCode;
 
 use everstep::format::intent::Intent;
 use everstep::format::reference::Which;
-use everstep::{AttemptState, CheckpointRef, Ordinal, Repository, RunName};
+use everstep::{AttemptState, CheckpointRef, ErrorKind, Ordinal, Repository, RunName};
 use serde_json::{Value, json};
 
 use crate::cli::ResolveArgs;
 use crate::commands::Context;
+use crate::commands::unreadable::NEWER;
 use crate::consent;
-use crate::failure::Failure;
+use crate::failure::{Failure, exit_status};
 use crate::output::{self, printable, say};
 use crate::place::Place;
 
@@ -69,6 +70,7 @@ fn exit(state: &AttemptState) -> ExitCode {
     match state {
         AttemptState::Undecided(_) => ExitCode::from(UNKNOWN),
         AttemptState::Damaged(_) => ExitCode::FAILURE,
+        AttemptState::Newer(_) => ExitCode::from(exit_status(ErrorKind::UnsupportedVersion)),
         _ => ExitCode::SUCCESS,
     }
 }
@@ -96,6 +98,7 @@ fn document(attempt: &Attempt, state: &AttemptState, settled: bool) -> Value {
             told["job"] = intent.job.clone().into();
         }
         AttemptState::Damaged(error) => told["damage"] = error.to_string().into(),
+        AttemptState::Newer(error) => told["unsupported"] = error.to_string().into(),
     }
     if let AttemptState::Aborted(_, abort) = state {
         told["reason"] = abort.reason.as_str().into();
@@ -111,6 +114,7 @@ fn outcome(state: &AttemptState) -> &'static str {
         AttemptState::Aborted(..) | AttemptState::Fence(_) => "abort",
         AttemptState::Undecided(_) => "undecided",
         AttemptState::Damaged(_) => "damaged",
+        AttemptState::Newer(_) => NEWER,
     }
 }
 
@@ -141,6 +145,9 @@ fn lines(attempt: &Attempt, state: &AttemptState) -> Vec<String> {
         ),
         AttemptState::Damaged(error) => {
             (format!("DAMAGED: {}", printable(&error.to_string())), "run `ckpt-inspect verify`".to_owned())
+        }
+        AttemptState::Newer(error) => {
+            (format!("{NEWER}: {}", printable(&error.to_string())), "upgrade Everstep".to_owned())
         }
     };
     vec![format!("{run}@ordinal={ordinal}: {outcome}"), format!("  {then}")]

@@ -89,7 +89,9 @@ mod tests {
             let slabs = slabs(&Bounds::whole(&shape), dtype);
             let elements: u64 = slabs.iter().filter_map(Bounds::elements).sum();
             assert_eq!(Some(elements), Bounds::whole(&shape).elements(), "{shape:?}");
-            assert!(slabs.iter().all(|slab| slab.elements().and_then(|n| dtype.byte_len(n)) <= Some(SLAB_BYTES)));
+            assert!(
+                slabs.iter().all(|slab| slab.elements().and_then(|n| dtype.byte_len(n)) <= Some(SLAB_BYTES))
+            );
             assert_eq!(slabs.last().map(|slab| slab.end(0)), Some(shape[0]));
         }
     }
