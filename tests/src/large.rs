@@ -24,6 +24,11 @@ const SLAB: u64 = (48 << 20) - 20;
 /// The values of the first and of the last five elements.
 const MARKS: [u8; 5] = [100, 101, 102, 103, 104];
 
+/// So many elements of a vector.
+pub fn run(start: u64, count: u64) -> Bounds {
+    Bounds { offset: (&[start][..]).into(), extent: (&[count][..]).into() }
+}
+
 /// A one-dimensional tensor whose first and last five elements are 100 to 104.
 #[derive(Debug)]
 pub struct Large {
@@ -100,7 +105,7 @@ impl Large {
     pub fn assert_stored(&self, checkpoint: &Checkpoint) {
         let entries = checkpoint.entries(&Selection::all()).unwrap();
         let entry = entries.iter().find(|entry| &*entry.name == self.name).unwrap();
-        assert_eq!((&entry.shape, entry.raw_bytes), (&self.shape(), self.len()));
+        assert_eq!((&entry.shape[..], entry.raw_bytes), (&self.shape()[..], self.len()));
         let step = SLAB / self.width();
         let mut buffer = vec![0; usize::try_from(step * self.width()).unwrap()];
         for start in (0..self.elements.div_ceil(step)).map(|n| n * step) {
@@ -112,8 +117,7 @@ impl Large {
         }
         let ends: Vec<u8> = MARKS.iter().flat_map(|&value| self.element(value)).collect();
         for start in [0, self.elements - 5] {
-            let bounds = Bounds { offset: vec![start], extent: vec![5] };
-            assert_eq!(checkpoint.read(self.name, Some(bounds)).unwrap(), ends, "from {start}");
+            assert_eq!(checkpoint.read(self.name, Some(run(start, 5))).unwrap(), ends, "from {start}");
         }
     }
 
@@ -122,7 +126,7 @@ impl Large {
             name: self.name.to_owned(),
             dtype: self.dtype,
             shape: self.shape(),
-            bounds: Bounds { offset: vec![start], extent: vec![into.len() as u64 / self.width()] },
+            bounds: run(start, into.len() as u64 / self.width()),
             into,
         };
         checkpoint.load(vec![target], &RestoreOptions::default()).unwrap();
@@ -132,8 +136,7 @@ impl Large {
     /// power of two elements, so that the very last element is a block, and a chunk, of its own.
     pub fn slices(&self) -> [(Bounds, u64); 2] {
         let count = 16 / self.width();
-        let slice = |start| Bounds { offset: vec![start], extent: vec![count] };
-        [(slice(self.elements - 1 - 2 * count), 1), (slice(self.elements - count), 2)]
+        [(run(self.elements - 1 - 2 * count, count), 1), (run(self.elements - count, count), 2)]
     }
 }
 
@@ -189,8 +192,8 @@ pub const VAST_ELEMENTS: u64 = 1 << 40;
 
 /// Commits a tensor of 1 TiB of zeros, all of whose blocks are one chunk of a few bytes: what has to be true of any
 /// offset and any length can be seen without a byte being there.
-pub async fn commit_vast(repository: &Repository, run: &str) -> everstep_repo::Checkpoint {
-    let run: RunName = run.parse().unwrap();
+pub async fn commit_vast(repository: &Repository, name: &str) -> everstep_repo::Checkpoint {
+    let run: RunName = name.parse().unwrap();
     let mut session = repository.open_session(&run, Default::default()).await.unwrap();
     let attempt = session.begin(Step(1), 1, Parents::Latest).await.unwrap();
     let zeros = vec![0; usize::try_from(limits::CHUNK_RAW_BYTES).unwrap()];
@@ -227,8 +230,8 @@ fn vast_row(start: u64, piece: &Piece) -> Row {
         name: VAST.into(),
         kind: Kind::Tensor,
         element: ElementType::Dtype(Dtype::U8),
-        shape: vec![VAST_ELEMENTS],
-        bounds: Bounds { offset: vec![start], extent: vec![piece.raw_len] },
+        shape: (&[VAST_ELEMENTS][..]).into(),
+        bounds: run(start, piece.raw_len),
         alias_of: None,
         rank: None,
         piece: Some(piece.clone()),

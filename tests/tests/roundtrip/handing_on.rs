@@ -7,6 +7,7 @@ use everstep::{
     Bounds, Checkpoint, Dtype, ErrorKind, Group, MemoryRendezvous, Options, Progress, Rank, Replicas,
     Repository, Saved, Shard, Source, State, Step, WriterOptions,
 };
+use everstep_tests::large::run;
 
 /// Two tensors of 10,000 numbers each.
 fn state(bytes: &[u8], replicas: Replicas) -> State<'_> {
@@ -60,7 +61,7 @@ fn a_process_that_was_handed_the_index_reads_what_it_estimates_and_nothing_else(
     let (repository, checkpoint) = process(&folder, 2);
     let before = repository.traffic();
     let checkpoint = checkpoint.with_index_file(file.to_vec()).unwrap();
-    let part = Bounds { offset: vec![5_000], extent: vec![3] };
+    let part = run(5_000, 3);
     let estimate = checkpoint.estimate(&[("w".to_owned(), part.clone())]).unwrap();
     assert!(checkpoint.entry("b").unwrap().is_some());
     assert_eq!(repository.traffic().since(&before).requests(), 0);

@@ -3,7 +3,7 @@
 use everstep::{Bounds, Checkpoint, Options, Repository, Saved, Step, Verdict, WriterOptions};
 use everstep_format::limits;
 use everstep_store::{SystemWorld, open};
-use everstep_tests::large::{Large, VAST, VAST_ELEMENTS, assert_packs_within_their_limit, commit_vast};
+use everstep_tests::large::{Large, VAST, VAST_ELEMENTS, assert_packs_within_their_limit, commit_vast, run};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
@@ -82,12 +82,10 @@ fn c24_a_tensor_of_a_tebibyte_is_planned_and_read_anywhere() {
     let all = checkpoint.estimate(&[(VAST.to_owned(), Bounds::whole(&[VAST_ELEMENTS]))]).unwrap();
     assert_eq!((all.raw_bytes, all.chunks, all.requests), (VAST_ELEMENTS, 1, 1));
     for border in [1 << 31, 1 << 32, 1 << 33, VAST_ELEMENTS - 8] {
-        let bounds = Bounds { offset: vec![border - 8], extent: vec![16] };
         let before = repository.traffic();
-        assert_eq!(checkpoint.read(VAST, Some(bounds)).unwrap(), [0; 16], "around {border}");
+        assert_eq!(checkpoint.read(VAST, Some(run(border - 8, 16))).unwrap(), [0; 16], "around {border}");
         assert_eq!(repository.traffic().since(&before).gets, 1, "around {border}");
     }
-    let beyond = Bounds { offset: vec![VAST_ELEMENTS - 8], extent: vec![16] };
-    assert!(checkpoint.read(VAST, Some(beyond)).is_err());
+    assert!(checkpoint.read(VAST, Some(run(VAST_ELEMENTS - 8, 16))).is_err());
     assert_eq!(repository.check(true, None, &()).unwrap().verdict(), Verdict::Sound);
 }

@@ -200,7 +200,7 @@ fn blocks_are_numbered_in_row_major_order_wherever_a_shard_cuts_them() {
 fn c24_blocks_on_either_side_of_32_bits_are_cut_like_all_others() {
     let grid = Grid::new(&[(1 << 40) + 1], &of(Dtype::U8), &Chunking::default(), "t");
     for border in [1u64 << 31, 1 << 32, 1 << 33, 1 << 40] {
-        let pieces = grid.pieces(&Bounds { offset: vec![border - 1], extent: vec![2] });
+        let pieces = grid.pieces(&Bounds { offset: (&[border - 1][..]).into(), extent: (&[2][..]).into() });
         let found: Vec<(u64, u64)> = pieces.iter().map(|piece| (piece.offset[0], piece.extent[0])).collect();
         assert_eq!(found, [(border - 1, 1), (border, 1)]);
         assert_eq!(grid.block_number(&[(1 << 40) + 1], &[border]), border >> 21);
