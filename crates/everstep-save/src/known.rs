@@ -74,6 +74,7 @@ impl SaveCache {
     pub(crate) fn keep(&self, attempt: AttemptId, chunks: Chunks, kept: &[AttemptId]) {
         let mut cached = self.cached();
         cached.checkpoints.retain(|known, _| kept.contains(known));
+        cached.indexes.clear();
         cached.checkpoints.insert(attempt, Arc::new(Stock { chunks, complete: true }));
     }
 
@@ -82,6 +83,7 @@ impl SaveCache {
     pub(crate) fn keep_share(&self, (attempt, rank): (AttemptId, Rank), chunks: Chunks, kept: &[AttemptId]) {
         let mut cached = self.cached();
         cached.checkpoints.retain(|known, _| kept.contains(known));
+        cached.indexes.clear();
         let writers: HashSet<(AttemptId, Rank)> = chunks.values().map(Stored::writer).collect();
         cached.written.insert((attempt, rank));
         cached.written.retain(|writer| writers.contains(writer));
