@@ -11,7 +11,7 @@ use everstep_format::name::{Rank, RunName, Step};
 use everstep_format::pack::{self, PackChunk};
 use everstep_format::refs::Refs;
 use everstep_format::row::{ElementType, Kind, Piece, Row};
-use everstep_format::{index, limits};
+use everstep_format::{index, invariant, limits};
 use everstep_repo::{CommitOutcome, Draft, Parents, Repository};
 use everstep_store::{Class, Payload, Store, list_all};
 
@@ -203,7 +203,7 @@ pub async fn commit_vast(repository: &Repository, name: &str) -> everstep_repo::
     let (chunk, raw_len, location) = pack.chunks[0];
     let piece = Piece { chunk, chunk_offset: 0, raw_len, location };
     let rows: Vec<Row> = (0..VAST_ELEMENTS / raw_len).map(|n| vast_row(n * raw_len, &piece)).collect();
-    let (index, refs) = (index::write(&rows).unwrap(), Refs::of(&rows));
+    let (index, refs) = (index::write(invariant::rows_are_sound(&rows).unwrap()).unwrap(), Refs::of(&rows));
     let (refs_bytes, refs_reference) = refs.to_bytes().unwrap();
     let index_key = Key::index(attempt.id, index.reference.blake3);
     let totals = Totals::of(&rows, [(raw_len, location)].into_iter(), attempt.id);

@@ -17,7 +17,7 @@ use everstep_format::row::{ElementType, Kind, Location, Piece, Row};
 use everstep_repo::{Checkpoint, CommitOutcome, Draft, Parents, Repository};
 use everstep_restore::{CheckpointReader, Estimate, Settings, Tools};
 use everstep_store::memory::MemoryStore;
-use everstep_store::{Class, SystemWorld};
+use everstep_store::{Class, Counts, Meter, SystemWorld};
 use rayon::prelude::*;
 
 use crate::{Cost, cost};
@@ -25,6 +25,8 @@ use crate::{Cost, cost};
 /// Rows of a tensor that each rank has; three halves of as many ranks have a whole number of them, too.
 const ROWS: u64 = 6;
 const COLUMNS: u64 = 1024;
+/// Ranks that share a machine.
+pub(crate) const RANKS_A_NODE: u64 = 8;
 /// Chunks in one pack, as with pieces of some 20 KB in packs of 8 MiB.
 const CHUNKS_A_PACK: u64 = 400;
 
@@ -32,6 +34,18 @@ const CHUNKS_A_PACK: u64 = 400;
 pub(crate) struct Job {
     pub(crate) ranks: u32,
     pub(crate) tensors: u64,
+}
+
+/// What a rank plans, and what it takes.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// Reading the index.
+    pub(crate) read: Cost,
+    /// Planning, once it is read.
+    pub(crate) plan: Cost,
+    pub(crate) estimate: Estimate,
+    /// Bytes of the index that the ranks of a node read: each by itself, and when one hands it on.
+    pub(crate) by_a_node: [u64; 2],
 }
 
 impl Job {
@@ -86,17 +100,32 @@ impl Job {
         (0..self.ranks).into_par_iter().map(part).collect()
     }
 
-    /// Commits `index` in memory, and plans what the rank in the middle of `world` ranks would read of it: what reading
-    /// the index costs; what planning costs, and the plan.
-    pub(crate) fn plan_for_a_rank_of(self, world: u32, index: &EncodedIndex) -> (Cost, (Cost, Estimate)) {
+    /// Commits `index` in memory, and plans what the rank in the middle of `world` ranks would read of it.
+    pub(crate) fn plan_for_a_rank_of(self, world: u32, index: &EncodedIndex) -> Planned {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let pool = rayon::ThreadPoolBuilder::new().build().unwrap();
         let tools = Tools { pool: &pool, settings: &Settings::default(), progress: &() };
-        let (repository, checkpoint) = runtime.block_on(self.committed(index));
-        let reader = CheckpointReader::new(&repository, checkpoint);
+        let counts = Arc::new(Counts::default());
+        let (repository, checkpoint) = runtime.block_on(self.committed(index, counts.clone()));
+        let bytes = || counts.snapshot().bytes_read;
+        let reader = CheckpointReader::new(&repository, checkpoint.clone());
+        let before = bytes();
         let (read, _) = cost(|| runtime.block_on(reader.estimate(&[], &tools)).unwrap());
+        let by_a_rank = bytes() - before;
         let boxes = self.boxes(world);
-        (read, cost(|| runtime.block_on(reader.estimate(&boxes, &tools)).unwrap()))
+        let (plan, estimate) = cost(|| runtime.block_on(reader.estimate(&boxes, &tools)).unwrap());
+        drop(reader);
+        let before = bytes();
+        let first = CheckpointReader::new(&repository, checkpoint);
+        let file = runtime.block_on(first.index_file()).unwrap();
+        // Each rank of the node checks it for itself, whatever it then reads.
+        let name = Self::name(0);
+        for _ in 1..RANKS_A_NODE {
+            let reader = first.with_index_file(file.clone()).unwrap();
+            assert!(runtime.block_on(reader.entry(&name)).unwrap().is_some());
+        }
+        let by_a_node = [RANKS_A_NODE * by_a_rank, bytes() - before];
+        Planned { read, plan, estimate, by_a_node }
     }
 
     fn boxes(self, world: u32) -> Vec<(String, Bounds)> {
@@ -109,8 +138,8 @@ impl Job {
         (0..self.tensors).map(|tensor| (Self::name(tensor), bounds.clone())).collect()
     }
 
-    async fn committed(self, index: &EncodedIndex) -> (Repository, Checkpoint) {
-        let store = Arc::new(MemoryStore::private());
+    async fn committed(self, index: &EncodedIndex, counts: Arc<Counts>) -> (Repository, Checkpoint) {
+        let store = Arc::new(Meter::new(MemoryStore::private(), counts));
         let world = Arc::new(SystemWorld::new());
         let repository = Repository::init(store, world, Default::default()).await.unwrap();
         let mut session =

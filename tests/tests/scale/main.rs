@@ -12,7 +12,7 @@ use everstep_format::name::Rank;
 use everstep_format::part::PartRef;
 use everstep_format::{index, invariant, part};
 use everstep_save::merge::{Part, merge};
-use job::Job;
+use job::{Job, Planned, RANKS_A_NODE};
 use rayon::prelude::*;
 
 /// Bytes of an index per row, at most.
@@ -104,10 +104,15 @@ fn figures_of(job: Job) {
     println!("  merged in {wall:.1} s, {:.0} x hashing the parts:", wall / reference.wall);
     println!("    read {read}, merge {merging}, check {check}, write {write}");
     println!("  index {:.0} MB, {:.1} bytes a row", index.reference.len as f64 / 1e6, bytes_a_row(&index));
-    let (read, (plan, estimate)) = job.plan_for_a_rank_of(job.ranks + job.ranks / 2, &index);
+    let Planned { read, plan, estimate, by_a_node } =
+        job.plan_for_a_rank_of(job.ranks + job.ranks / 2, &index);
     let requests = estimate.requests;
     println!(
         "  a rank of {} reads it in {read}, plans in {plan}: {requests} requests",
         job.ranks + job.ranks / 2
+    );
+    let [alone, handed_on] = by_a_node.map(|bytes| bytes as f64 / 1e6);
+    println!(
+        "  a node of {RANKS_A_NODE} ranks reads {alone:.0} MB of index, {handed_on:.0} MB if one hands it on"
     );
 }
