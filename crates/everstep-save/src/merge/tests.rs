@@ -153,7 +153,7 @@ proptest! {
     #[test]
     fn windows_merge_to_what_the_whole_does(
         names in prop::collection::vec(prop::collection::btree_set(10u8..30, 0..20), 1..5),
-        cuts in prop::collection::btree_set(9u8..32, 0..6),
+        cuts in prop::collection::btree_set(10u8..32, 0..6),
     ) {
         let named = |rank: u32, name: &u8| {
             let mut row = stored(rank, u64::from(rank), "same");
