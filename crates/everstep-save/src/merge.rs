@@ -3,11 +3,14 @@
 //! Every box comes from the rank that stored it and, as a report, from each rank that holds a replica of it. A report
 //! must agree with what was stored, and is then dropped.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+use everstep_format::FormatError;
 use everstep_format::name::Rank;
-use everstep_format::part::PartRow;
+use everstep_format::part::{self, PartRef, PartRow};
 use everstep_format::row::{self, Row};
 use rayon::prelude::*;
 
@@ -31,11 +34,47 @@ pub struct Part {
     pub rows: Vec<PartRow>,
 }
 
+/// The names of several parts, each kept once: all ranks have much the same ones, and millions of copies would take
+/// longer to give back than to make.
+#[derive(Debug, Default)]
+pub struct Names(Mutex<HashSet<Arc<str>>>);
+
+impl Names {
+    fn share(&self, rows: &mut [PartRow]) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for PartRow { row, .. } in rows {
+            match names.get(&row.name) {
+                Some(known) => row.name = known.clone(),
+                None => drop(names.insert(row.name.clone())),
+            }
+        }
+    }
+}
+
+impl Part {
+    /// Reads what `rank` handed in as the bytes of `reference`.
+    ///
+    /// # Errors
+    /// As [`part::read`].
+    pub fn read(rank: Rank, bytes: &Bytes, reference: &PartRef, names: &Names) -> Result<Self, FormatError> {
+        let mut rows = part::read(bytes, reference)?;
+        names.share(&mut rows);
+        Ok(Self { rank, rows })
+    }
+}
+
+/// A row of a part, by number: rows are looked at where they are and moved once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    part: usize,
+    row: usize,
+}
+
 /// A row and the rank that it comes from.
-#[derive(Debug)]
-struct Handed {
+#[derive(Clone, Copy)]
+struct Handed<'p> {
     rank: Rank,
-    row: PartRow,
+    row: &'p PartRow,
 }
 
 /// The rows of the whole, sorted. Whether they cover the tensors is for the checks of every index to say. Runs on the
@@ -46,53 +85,27 @@ struct Handed {
 /// boxes and descriptions that contradict each other; all name tensor and ranks.
 pub fn merge(mut parts: Vec<Part>) -> Result<Vec<Row>, SaveError> {
     parts.sort_unstable_by_key(|part| part.rank);
-    let total = parts.iter().map(|part| part.rows.len()).sum();
-    let cuts = cuts(&parts);
-    let mut slots: Vec<(Rank, Vec<Option<PartRow>>)> = parts
-        .into_par_iter()
-        .map(|Part { rank, rows }| (rank, rows.into_iter().map(Some).collect()))
-        .collect();
-    let merged: Vec<Result<Vec<Row>, SaveError>> =
-        windows(&mut slots, &cuts).into_par_iter().map(|window| merge_window(handed(window))).collect();
-    drop(slots);
-    let mut rows = Vec::with_capacity(total);
-    for window in merged {
-        rows.append(&mut window?);
-    }
+    let merged: Vec<Result<Vec<Place>, SaveError>> =
+        windows(&parts, &cuts(&parts)).into_par_iter().map(|window| merge_window(&parts, window)).collect();
+    let kept: Vec<Vec<Place>> = merged.into_iter().collect::<Result<_, _>>()?;
+    let mut rows = take(parts, &kept.concat());
     give_chunks_one_place(&mut rows);
     Ok(rows)
 }
 
-/// What every part has of the names from one cut to the next.
-type Window<'p> = Vec<(Rank, &'p mut [Option<PartRow>])>;
+/// Which rows of every part have the names from one cut to the next.
+type Window = Vec<Range<usize>>;
 
 /// Windows are merged in parallel, each in memory that is near: a merge needs one row of every part at a time, and whole
 /// parts are far apart.
-fn windows<'p>(parts: &'p mut [(Rank, Vec<Option<PartRow>>)], cuts: &[Arc<str>]) -> Vec<Window<'p>> {
-    let ends = |(_, rows): &(Rank, Vec<Option<PartRow>>)| -> Vec<usize> {
-        let is_before =
-            |row: &Option<PartRow>, cut: &Arc<str>| row.as_ref().is_some_and(|row| row.row.name < *cut);
-        cuts.iter().map(|cut| rows.partition_point(|row| is_before(row, cut))).collect()
+fn windows(parts: &[Part], cuts: &[Arc<str>]) -> Vec<Window> {
+    let ends = |part: &Part| -> Vec<usize> {
+        let end = |cut: &Arc<str>| part.rows.partition_point(|row| row.row.name < *cut);
+        cuts.iter().map(end).chain([part.rows.len()]).collect()
     };
     let ends: Vec<Vec<usize>> = parts.par_iter().map(ends).collect();
-    let mut windows: Vec<Window<'p>> = (0..=cuts.len()).map(|_| Vec::with_capacity(parts.len())).collect();
-    for ((rank, rows), ends) in parts.iter_mut().zip(ends) {
-        let (mut rest, mut start) = (rows.as_mut_slice(), 0);
-        for (window, end) in windows.iter_mut().zip(ends) {
-            let (before, after) = rest.split_at_mut(end - start);
-            window.push((*rank, before));
-            (rest, start) = (after, end);
-        }
-        windows[cuts.len()].push((*rank, rest));
-    }
-    windows
-}
-
-fn handed(window: Window<'_>) -> Vec<Handed> {
-    let of_part = |(rank, rows): (Rank, &mut [Option<PartRow>])| {
-        rows.iter_mut().filter_map(Option::take).map(move |row| Handed { rank, row }).collect::<Vec<_>>()
-    };
-    window.into_iter().flat_map(of_part).collect()
+    let range = |at: usize, ends: &[usize]| at.checked_sub(1).map_or(0, |before| ends[before])..ends[at];
+    (0..=cuts.len()).map(|at| ends.iter().map(|ends| range(at, ends)).collect()).collect()
 }
 
 /// Names between windows of about [`WINDOW_ROWS`] rows, from a sample of all names.
@@ -108,64 +121,71 @@ fn cuts(parts: &[Part]) -> Vec<Arc<str>> {
     cuts
 }
 
-/// The rows that the index has of those that were handed in under some names, sorted; those of one name share it.
-fn merge_window(handed: Vec<Handed>) -> Result<Vec<Row>, SaveError> {
-    let names: Vec<Vec<usize>> =
-        by_name(&handed).into_iter().map(|rows| merge_name(&handed, rows)).collect::<Result<_, _>>()?;
-    let mut handed: Vec<Option<Handed>> = handed.into_iter().map(Some).collect();
-    let mut merged = Vec::with_capacity(names.iter().map(Vec::len).sum());
-    for kept in names {
-        let mut shared: Option<Arc<str>> = None;
-        for mut row in kept.into_iter().filter_map(|number| Some(handed[number].take()?.row.row)) {
-            row.name = shared.get_or_insert(row.name).clone();
-            merged.push(row);
-        }
+fn merge_window(parts: &[Part], window: Window) -> Result<Vec<Place>, SaveError> {
+    let mut kept = Vec::with_capacity(window.iter().map(ExactSizeIterator::len).sum());
+    for places in by_name(parts, window) {
+        kept.append(&mut merge_name(parts, places)?);
     }
-    Ok(merged)
+    Ok(kept)
 }
 
-/// The numbers of the rows of each name, in name order. All ranks have much the same names, so this is cheaper than
-/// sorting their rows.
-fn by_name(handed: &[Handed]) -> Vec<Vec<usize>> {
-    let mut names: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (number, Handed { row, .. }) in handed.iter().enumerate() {
-        names.entry(&row.row.name).or_default().push(number);
+/// What a window has under each name, in name order. All ranks have much the same names, so this is cheaper than sorting
+/// their rows.
+fn by_name(parts: &[Part], window: Window) -> Vec<Vec<Place>> {
+    let mut names: HashMap<&str, Vec<Place>> = HashMap::new();
+    for (part, rows) in window.into_iter().enumerate() {
+        for row in rows {
+            names.entry(&parts[part].rows[row].row.name).or_default().push(Place { part, row });
+        }
     }
     let mut names: Vec<_> = names.into_iter().collect();
     names.sort_unstable_by_key(|(name, _)| *name);
-    names.into_iter().map(|(_, rows)| rows).collect()
+    names.into_iter().map(|(_, places)| places).collect()
 }
 
 /// Which of the rows of one name the index has, in order.
-fn merge_name(handed: &[Handed], mut rows: Vec<usize>) -> Result<Vec<usize>, SaveError> {
-    let order = |&number: &usize| {
-        let row = &handed[number].row.row;
+fn merge_name(parts: &[Part], mut places: Vec<Place>) -> Result<Vec<Place>, SaveError> {
+    let order = |place: &Place| {
+        let row = &parts[place.part].rows[place.row].row;
         (row.rank, row.bounds.offset.as_slice())
     };
     // Stable, so that the lowest rank comes first.
-    rows.sort_by(|a, b| order(a).cmp(&order(b)));
-    rows.chunk_by(|a, b| order(a) == order(b)).map(|replicas| choose(handed, replicas)).collect()
+    places.sort_by(|a, b| order(a).cmp(&order(b)));
+    places.chunk_by(|a, b| order(a) == order(b)).map(|replicas| choose(parts, replicas)).collect()
 }
 
 /// The one of several views of the same box that the index has: the first, or the first that was stored.
-fn choose(handed: &[Handed], replicas: &[usize]) -> Result<usize, SaveError> {
-    let first = &handed[replicas[0]];
-    for &other in &replicas[1..] {
-        same_state(first, &handed[other])?;
-        same_bytes(first, &handed[other])?;
+fn choose(parts: &[Part], replicas: &[Place]) -> Result<Place, SaveError> {
+    let handed =
+        |place: &Place| Handed { rank: parts[place.part].rank, row: &parts[place.part].rows[place.row] };
+    let first = handed(&replicas[0]);
+    for other in &replicas[1..] {
+        same_state(first, handed(other))?;
+        same_bytes(first, handed(other))?;
     }
     let Row { name, bounds, .. } = &first.row.row;
-    match replicas.iter().find(|&&number| handed[number].row.row.piece.is_some()) {
+    match replicas.iter().find(|place| handed(place).row.row.piece.is_some()) {
         Some(stored) => Ok(*stored),
         None if bounds.is_empty() => Ok(replicas[0]),
         None => {
-            let held: Vec<Rank> = replicas.iter().map(|&number| handed[number].rank).collect();
+            let held: Vec<Rank> = replicas.iter().map(|place| parts[place.part].rank).collect();
             Err(SaveError::Unstored { tensor: shown(name), bounds: bounds.clone(), ranks: list(&held) })
         }
     }
 }
 
-fn same_bytes(a: &Handed, b: &Handed) -> Result<(), SaveError> {
+/// Moves the rows out of their parts.
+fn take(parts: Vec<Part>, kept: &[Place]) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(kept.len());
+    let mut parts: Vec<Vec<Option<PartRow>>> =
+        parts.into_par_iter().map(|part| part.rows.into_iter().map(Some).collect()).collect();
+    rows.extend(kept.iter().filter_map(|place| Some(parts[place.part][place.row].take()?.row)));
+    // Millions of slots take a while to look through, empty as they are.
+    parts.into_par_iter().for_each(drop);
+    rows
+}
+
+fn same_bytes(a: Handed<'_>, b: Handed<'_>) -> Result<(), SaveError> {
     if a.row.hash() == b.row.hash() {
         return Ok(());
     }
@@ -179,7 +199,7 @@ fn same_bytes(a: &Handed, b: &Handed) -> Result<(), SaveError> {
 }
 
 /// Two rows of one place tell of the same box of the same tensor.
-fn same_state(a: &Handed, b: &Handed) -> Result<(), SaveError> {
+fn same_state(a: Handed<'_>, b: Handed<'_>) -> Result<(), SaveError> {
     let (x, y) = (&a.row.row, &b.row.row);
     if x.bounds != y.bounds {
         let detail =
@@ -189,7 +209,7 @@ fn same_state(a: &Handed, b: &Handed) -> Result<(), SaveError> {
     if (x.kind, &x.element, &x.shape, &x.alias_of) == (y.kind, &y.element, &y.shape, &y.alias_of) {
         return Ok(());
     }
-    let describe = |of: &Handed| {
+    let describe = |of: Handed<'_>| {
         let Row { kind, element, shape, alias_of, .. } = &of.row.row;
         let alias =
             alias_of.as_ref().map(|name| format!(", an alias of {:?}", shown(name))).unwrap_or_default();

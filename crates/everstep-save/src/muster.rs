@@ -9,7 +9,7 @@ use everstep_format::card::{CalledAttempt, Card, Occasion};
 use everstep_format::key::Key;
 use everstep_format::name::Rank;
 use everstep_format::outcome::{Ending, Outcome};
-use everstep_format::part::{self, PartRef};
+use everstep_format::part::PartRef;
 use everstep_format::{FormatError, limits};
 use everstep_repo::{Rendezvous, RepoError, Report, Repository, Session};
 use everstep_store::Span;
@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use crate::check::shown;
 use crate::group::{Group, LEADER, Seat};
-use crate::merge::{Part, list};
+use crate::merge::{Names, Part, list};
 use crate::options::SaveReport;
 use crate::watch::Watch;
 use crate::{SaveError, SaveOptions, Tools, cpu};
@@ -64,14 +64,14 @@ impl Muster {
         let Some(attempt) = &self.called else { return Ok(Vec::new()) };
         let handed_in = self.reports(attempt).await?;
         let mut parts = Vec::with_capacity(handed_in.len());
+        let names = Names::default();
         for batch in handed_in.chunks(PARTS_AT_ONCE) {
             let bytes =
                 try_join_all(batch.iter().map(|(rank, part)| self.fetch(attempt, *rank, part))).await?;
             let read = |((rank, part), bytes): (&(Rank, PartRef), Bytes)| {
                 let key = Key::part(attempt.id, *rank, part.blake3);
-                let rows = part::read(&bytes, part).map_err(RepoError::object(key));
-                let rows = rows.map_err(|source| SaveError::Part { rank: *rank, source })?;
-                Ok(Part { rank: *rank, rows })
+                let read = Part::read(*rank, &bytes, part, &names).map_err(RepoError::object(key));
+                read.map_err(|source| SaveError::Part { rank: *rank, source })
             };
             let batch: Vec<Result<Part, SaveError>> =
                 cpu::run(tools.pool, || batch.par_iter().zip(bytes).map(read).collect());

@@ -160,18 +160,15 @@ proptest! {
             row.row.name = name.to_string().into();
             row
         };
-        let slots = || -> Vec<(Rank, Vec<Option<PartRow>>)> {
-            let of_rank = |(rank, names): (u32, &std::collections::BTreeSet<u8>)| {
-                (Rank(rank), names.iter().map(|name| Some(named(rank, name))).collect())
-            };
-            (0..).zip(&names).map(of_rank).collect()
+        let part = |(rank, names): (u32, &std::collections::BTreeSet<u8>)| {
+            Part { rank: Rank(rank), rows: names.iter().map(|name| named(rank, name)).collect() }
         };
+        let parts: Vec<Part> = (0..).zip(&names).map(part).collect();
         let cuts: Vec<Arc<str>> = cuts.iter().map(|cut| cut.to_string().into()).collect();
-        let merged = |cuts: &[Arc<str>]| -> Vec<Row> {
-            let mut slots = slots();
-            let windows = windows(&mut slots, cuts);
+        let merged = |cuts: &[Arc<str>]| -> Vec<Place> {
+            let windows = windows(&parts, cuts);
             assert_eq!(windows.len(), cuts.len() + 1);
-            windows.into_iter().flat_map(|window| merge_window(handed(window)).unwrap()).collect()
+            windows.into_iter().flat_map(|window| merge_window(&parts, window).unwrap()).collect()
         };
         prop_assert_eq!(merged(&cuts), merged(&[]));
     }
