@@ -128,9 +128,7 @@ impl Card {
     /// # Errors
     /// [`FormatError::Corrupt`] also when it is about another save; [`FormatError::Unsupported`].
     pub fn from_bytes(bytes: &[u8], save: SaveId) -> Result<Self, FormatError> {
-        let card: Self = sealed::open("card", bytes)?;
-        sealed::expect("card", "magic", &MAGIC, &card.magic.as_str())?;
-        crate::repository::check_version(card.version)?;
+        let card: Self = sealed::open_as("card", MAGIC, bytes)?;
         sealed::expect("card", "session", &save.session, &card.session)?;
         sealed::expect("card", "save", &save.save, &card.save)?;
         card.check()?;

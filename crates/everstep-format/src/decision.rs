@@ -11,7 +11,8 @@ use crate::name::{Ordinal, PinName, RunName, Step};
 use crate::row::{Kind, Location, Row};
 use crate::sealed;
 
-const MAGIC: &str = "everstep-decision";
+/// The magic of a decision.
+pub const MAGIC: &str = "everstep-decision";
 
 /// The index of a checkpoint: which bytes, and the hashes that make every part of it trustworthy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,9 +249,7 @@ impl Decision {
     /// [`FormatError::Corrupt`] also when it names another run, ordinal or attempt than its manifest;
     /// [`FormatError::Unsupported`] for another format version.
     pub fn from_bytes(bytes: &[u8], run: &RunName, ordinal: Ordinal) -> Result<Self, FormatError> {
-        let stored: Stored = sealed::open("decision", bytes)?;
-        sealed::expect("decision", "magic", &MAGIC, &stored.magic.as_str())?;
-        crate::repository::check_version(stored.version)?;
+        let stored: Stored = sealed::open_as("decision", MAGIC, bytes)?;
         sealed::expect("decision", "run", run, &stored.run)?;
         sealed::expect("decision", "ordinal", &ordinal, &stored.ordinal)?;
         let verdict = match (stored.decision, stored.manifest, stored.abort) {

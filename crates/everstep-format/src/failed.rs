@@ -54,9 +54,7 @@ impl Failed {
     /// [`FormatError::Corrupt`] also when it is about another writer; [`FormatError::Unsupported`],
     /// [`FormatError::TooLarge`].
     pub fn from_bytes(bytes: &[u8], attempt: AttemptId, rank: Rank) -> Result<Self, FormatError> {
-        let failed: Self = sealed::open("failure", bytes)?;
-        sealed::expect("failure", "magic", &MAGIC, &failed.magic.as_str())?;
-        crate::repository::check_version(failed.version)?;
+        let failed: Self = sealed::open_as("failure", MAGIC, bytes)?;
         sealed::expect("failure", "attempt", &attempt, &failed.attempt)?;
         sealed::expect("failure", "rank", &rank, &failed.rank)?;
         check_cause(&failed.why)?;

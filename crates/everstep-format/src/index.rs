@@ -97,6 +97,12 @@ struct Directory {
     groups: Vec<Entry>,
 }
 
+/// What is read of a directory before anything else.
+#[derive(Deserialize)]
+struct Version {
+    version: u64,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Entry {
     first: String,

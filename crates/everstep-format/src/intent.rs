@@ -9,7 +9,8 @@ use crate::limits;
 use crate::name::{Ordinal, RunName, Step};
 use crate::sealed;
 
-const MAGIC: &str = "everstep-intent";
+/// The magic of an intent.
+pub const MAGIC: &str = "everstep-intent";
 
 /// A committed checkpoint named as parent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -88,7 +89,7 @@ fn unknown_kind(bytes: &[u8]) -> Option<FormatError> {
     struct Kind {
         kind: String,
     }
-    let Kind { kind } = sealed::open("intent", bytes).ok()?;
+    let Kind { kind } = sealed::open_as("intent", MAGIC, bytes).ok()?;
     let known: Result<IntentKind, serde_json::Error> = serde_json::from_value(kind.clone().into());
     let supported = "save or fence".to_owned();
     known.is_err().then_some(FormatError::Unsupported { what: "kind of intent", found: kind, supported })
@@ -144,9 +145,7 @@ impl Intent {
     /// [`FormatError::Corrupt`] also when it names another run or ordinal; [`FormatError::Unsupported`].
     pub fn from_bytes(bytes: &[u8], run: &RunName, ordinal: Ordinal) -> Result<Self, FormatError> {
         let intent: Self =
-            sealed::open("intent", bytes).map_err(|error| unknown_kind(bytes).unwrap_or(error))?;
-        sealed::expect("intent", "magic", &MAGIC, &intent.magic.as_str())?;
-        crate::repository::check_version(intent.version)?;
+            sealed::open_as("intent", MAGIC, bytes).map_err(|error| unknown_kind(bytes).unwrap_or(error))?;
         sealed::expect("intent", "run", run, &intent.run)?;
         sealed::expect("intent", "ordinal", &ordinal, &intent.ordinal)?;
         intent.check()?;

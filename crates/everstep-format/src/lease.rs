@@ -71,9 +71,7 @@ impl Lease {
     /// # Errors
     /// [`FormatError::Corrupt`] also when it names another id; [`FormatError::Unsupported`].
     pub fn from_bytes(bytes: &[u8], id: AttemptId) -> Result<Self, FormatError> {
-        let lease: Self = sealed::open("lease", bytes)?;
-        sealed::expect("lease", "magic", &MAGIC, &lease.magic.as_str())?;
-        crate::repository::check_version(lease.version)?;
+        let lease: Self = sealed::open_as("lease", MAGIC, bytes)?;
         sealed::expect("lease", "id", &id, &lease.lease)?;
         let span = limits::LEASE_TTL_SECONDS;
         if !span.contains(&lease.ttl) {
@@ -133,9 +131,7 @@ impl LeaseEnd {
     /// # Errors
     /// [`FormatError::Corrupt`], [`FormatError::Unsupported`].
     pub fn from_bytes(bytes: &[u8], id: AttemptId) -> Result<Self, FormatError> {
-        let end: Self = sealed::open("end of a lease", bytes)?;
-        sealed::expect("end of a lease", "magic", &END_MAGIC, &end.magic.as_str())?;
-        crate::repository::check_version(end.version)?;
+        let end: Self = sealed::open_as("end of a lease", END_MAGIC, bytes)?;
         sealed::expect("end of a lease", "id", &id, &end.lease)?;
         Ok(end)
     }

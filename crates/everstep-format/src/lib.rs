@@ -31,6 +31,7 @@ pub mod repository;
 pub mod row;
 pub mod sealed;
 pub mod session;
+mod strict;
 pub mod value;
 
 pub use error::FormatError;

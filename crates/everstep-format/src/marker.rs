@@ -54,9 +54,7 @@ impl Expired {
     /// # Errors
     /// [`FormatError::Corrupt`], [`FormatError::Unsupported`].
     pub fn from_bytes(bytes: &[u8], run: &RunName, ordinal: Ordinal) -> Result<Self, FormatError> {
-        let marker: Self = sealed::open("expired marker", bytes)?;
-        sealed::expect("expired marker", "magic", &MAGIC, &marker.magic.as_str())?;
-        crate::repository::check_version(marker.version)?;
+        let marker: Self = sealed::open_as("expired marker", MAGIC, bytes)?;
         sealed::expect("expired marker", "run", run, &marker.run)?;
         sealed::expect("expired marker", "ordinal", &ordinal, &marker.ordinal)?;
         Ok(marker)

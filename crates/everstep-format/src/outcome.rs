@@ -92,9 +92,7 @@ impl Outcome {
     /// [`FormatError::Corrupt`] also when it is about another save; [`FormatError::Unsupported`],
     /// [`FormatError::TooLarge`].
     pub fn from_bytes(bytes: &[u8], save: SaveId) -> Result<Self, FormatError> {
-        let outcome: Self = sealed::open("outcome", bytes)?;
-        sealed::expect("outcome", "magic", &MAGIC, &outcome.magic.as_str())?;
-        crate::repository::check_version(outcome.version)?;
+        let outcome: Self = sealed::open_as("outcome", MAGIC, bytes)?;
         sealed::expect("outcome", "session", &save.session, &outcome.session)?;
         sealed::expect("outcome", "save", &save.save, &outcome.save)?;
         check_cause(&outcome.why)?;

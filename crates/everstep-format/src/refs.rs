@@ -100,7 +100,7 @@ fn check_header(header: &[u8; HEADER_BYTES], packs: u64) -> Result<(), FormatErr
     if &header[..8] != MAGIC {
         return Err(bad(0, "EVSTREFS", "another magic"));
     }
-    repository::check_version(number(8))?;
+    repository::check_version(number(8).into())?;
     let count = u64::from(number(16)) | u64::from(number(20)) << 32;
     if number(12) != 0 || count != packs {
         return Err(bad(12, format!("0 and a count of {packs}"), format!("{} and {count}", number(12))));

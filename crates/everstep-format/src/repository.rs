@@ -9,7 +9,8 @@ use crate::limits;
 use crate::pattern::Pattern;
 use crate::sealed;
 
-const MAGIC: &str = "everstep-repository";
+/// The magic of `everstep.json`.
+pub const MAGIC: &str = "everstep-repository";
 
 /// The integer format version that this crate writes and reads. 0 is 1-draft: it may still break.
 pub const FORMAT_VERSION: u32 = 0;
@@ -21,8 +22,8 @@ pub const FORMAT_VERSION_NAME: &str = "1-draft";
 ///
 /// # Errors
 /// [`FormatError::Unsupported`].
-pub fn check_version(version: u32) -> Result<(), FormatError> {
-    if version == FORMAT_VERSION {
+pub fn check_version(version: u64) -> Result<(), FormatError> {
+    if version == u64::from(FORMAT_VERSION) {
         return Ok(());
     }
     Err(FormatError::Unsupported {
@@ -150,9 +151,7 @@ impl RepositoryConfig {
     /// # Errors
     /// [`FormatError::Corrupt`], [`FormatError::Unsupported`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FormatError> {
-        let config: Self = sealed::open("everstep.json", bytes)?;
-        sealed::expect("everstep.json", "magic", &MAGIC, &config.magic.as_str())?;
-        check_version(config.version)?;
+        let config: Self = sealed::open_as("everstep.json", MAGIC, bytes)?;
         config.chunking.check()?;
         Ok(config)
     }

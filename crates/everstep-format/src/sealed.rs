@@ -6,10 +6,10 @@
 //! ```
 //! It stays plain JSON for every tool, and any changed, missing or added byte is noticed.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use crate::{FormatError, id::ContentHash, limits};
+use crate::{FormatError, id::ContentHash, limits, repository, strict};
 
 const SEAL_START: &str = ",\"blake3\":\"";
 const SEAL_END: &str = "\"}\n";
@@ -32,11 +32,37 @@ pub fn seal<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Form
     Ok(json)
 }
 
-/// Checks the seal, then parses.
+/// The fields that every sealed object has had since the first version and always will have.
+#[derive(Deserialize)]
+struct Preface {
+    magic: String,
+    // As wide as an integer can be: a large one is of a later version, not damaged.
+    version: u64,
+}
+
+/// Checks the seal, then parses, whatever kind of object it is.
 ///
 /// # Errors
 /// [`FormatError::Corrupt`] for a missing or wrong seal or for JSON of another shape; [`FormatError::TooLarge`].
 pub fn open<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, FormatError> {
+    parse(what, &unseal(what, bytes)?)
+}
+
+/// Checks the seal, then `magic`, then the version, and only then what else the object says, so that one of a later shape
+/// is unsupported and not damaged.
+///
+/// # Errors
+/// As [`open`], also for another magic; [`FormatError::Unsupported`] for another version.
+pub fn open_as<T: DeserializeOwned>(what: &'static str, magic: &str, bytes: &[u8]) -> Result<T, FormatError> {
+    let json = unseal(what, bytes)?;
+    let preface: Preface = parse(what, &json)?;
+    expect(what, "magic", &magic, &preface.magic.as_str())?;
+    repository::check_version(preface.version)?;
+    parse(what, &json)
+}
+
+/// The object without its seal, which would survive rewriting as an unknown field.
+fn unseal(what: &'static str, bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
     FormatError::within(what, bytes.len() as u64, limits::JSON_BYTES)?;
     let body_len = bytes.len().saturating_sub(SEAL_BYTES);
     let (body, seal) = bytes.split_at(body_len);
@@ -44,25 +70,18 @@ pub fn open<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, 
         .ok()
         .and_then(|s| s.strip_prefix(SEAL_START)?.strip_suffix(SEAL_END)?.parse::<ContentHash>().ok())
         .ok_or_else(|| {
-            FormatError::corrupt(
-                what,
-                body_len as u64,
-                "a closing blake3 field",
-                format!("{} bytes without one", bytes.len()),
-            )
+            let found = format!("{} bytes without one", bytes.len());
+            FormatError::corrupt(what, body_len as u64, "a closing blake3 field", found)
         })?;
     let actual = ContentHash::of(body);
-    if actual != found {
-        return Err(FormatError::corrupt(
-            what,
-            0,
-            format!("content with BLAKE3 {found}"),
-            format!("BLAKE3 {actual}"),
-        ));
+    if actual == found {
+        return Ok([body, b"}"].concat());
     }
-    // Parsed without the seal, or it would survive rewriting as an unknown field.
-    let json = [body, b"}"].concat();
-    serde_json::from_slice(&json).map_err(|e| {
+    Err(FormatError::corrupt(what, 0, format!("content with BLAKE3 {found}"), format!("BLAKE3 {actual}")))
+}
+
+fn parse<T: DeserializeOwned>(what: &'static str, json: &[u8]) -> Result<T, FormatError> {
+    strict::from_slice(json).map_err(|e| {
         FormatError::corrupt(what, e.column() as u64, "the fields of the specification", e.to_string())
     })
 }
@@ -88,6 +107,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::lease::Lease;
 
     #[test]
     fn a_sealed_object_returns_and_is_plain_json() {
@@ -114,6 +134,22 @@ mod tests {
             }
         }
         assert!(open::<Value>("test", &[&bytes[..], b"\n"].concat()).is_err());
+    }
+
+    #[test]
+    fn magic_is_judged_before_the_version_and_the_version_before_all_else() {
+        let opened =
+            |object: Value| open_as::<Lease>("test", "ours", &seal("test", &object).unwrap()).map(drop);
+        for version in [json!(1), json!(1_u64 << 32), json!(u64::MAX)] {
+            let later = opened(json!({"magic": "ours", "version": version, "requires": [], "lease": 7}));
+            assert!(matches!(later, Err(FormatError::Unsupported { .. })), "{version}: {later:?}");
+        }
+        for (magic, version) in
+            [("theirs", json!(1)), ("ours", json!(-1)), ("ours", json!(0.0)), ("ours", json!(0))]
+        {
+            let bad = opened(json!({"magic": magic, "version": version, "requires": []}));
+            assert!(matches!(bad, Err(FormatError::Corrupt { .. })), "{magic} {version}: {bad:?}");
+        }
     }
 
     #[test]

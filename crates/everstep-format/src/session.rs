@@ -59,9 +59,7 @@ impl SessionMark {
     /// # Errors
     /// [`FormatError::Corrupt`], [`FormatError::Unsupported`].
     pub fn from_bytes(bytes: &[u8], session: SessionId) -> Result<Self, FormatError> {
-        let mark: Self = sealed::open("session mark", bytes)?;
-        sealed::expect("session mark", "magic", &MAGIC, &mark.magic.as_str())?;
-        crate::repository::check_version(mark.version)?;
+        let mark: Self = sealed::open_as("session mark", MAGIC, bytes)?;
         sealed::expect("session mark", "session", &session, &mark.session)?;
         Ok(mark)
     }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use everstep_format::FormatError;
-use everstep_format::decision::{Abort, Decision, Manifest, Verdict};
+use everstep_format::decision::{self, Abort, Decision, Manifest, Verdict};
 use everstep_format::feature::{Operation, Requires};
 use everstep_format::id::{AttemptId, ContentHash};
-use everstep_format::intent::Intent;
+use everstep_format::intent::{self, Intent};
 use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, RunName};
-use everstep_format::{limits, repository, sealed};
+use everstep_format::{limits, sealed};
 use everstep_store::{Span, Store, StoreError, StoreErrorKind};
 use serde::Deserialize;
 
@@ -80,24 +80,22 @@ impl DecisionCache {
     }
 }
 
-/// The fields that every sealed object has had since the first version and always will have.
+/// The one field that must be understood before the others are looked at.
 #[derive(Deserialize)]
-struct Preface {
-    version: u32,
+struct Features {
     #[serde(default)]
     requires: Requires,
 }
 
-/// `Ok` when this version may go on to parse `bytes` for `operation`. It looks at nothing but version and
-/// features, so that an object of a later shape is refused as unsupported, never called damaged.
+/// `Ok` when this version may go on to parse `bytes`, an object of that name and magic, for `operation`. It looks at nothing
+/// but magic, version and features, so that an object of a later shape is refused as unsupported, never called damaged.
 pub(crate) fn check_preface(
-    what: &'static str,
+    (what, magic): (&'static str, &str),
     bytes: &[u8],
     operation: Operation,
 ) -> Result<(), FormatError> {
-    let preface: Preface = sealed::open(what, bytes)?;
-    repository::check_version(preface.version)?;
-    preface.requires.check(operation)
+    let features: Features = sealed::open_as(what, magic, bytes)?;
+    features.requires.check(operation)
 }
 
 /// A whole control object, or `None` when there is none. One beyond [`limits::JSON_BYTES`] is not read.
@@ -132,7 +130,7 @@ pub(crate) fn parse_intent(
     (run, ordinal): (&RunName, Ordinal),
     operation: Operation,
 ) -> Result<Intent, RepoError> {
-    check_preface("intent", bytes, operation)
+    check_preface(("intent", intent::MAGIC), bytes, operation)
         .and_then(|()| Intent::from_bytes(bytes, run, ordinal))
         .map_err(RepoError::object(Key::intent(run, ordinal)))
 }
@@ -143,7 +141,7 @@ pub(crate) fn parse_decision(
     (run, ordinal): (&RunName, Ordinal),
     operation: Operation,
 ) -> Result<Decided, RepoError> {
-    check_preface("decision", bytes, operation)
+    check_preface(("decision", decision::MAGIC), bytes, operation)
         .and_then(|()| Decision::from_bytes(bytes, run, ordinal))
         .map(Decided::from)
         .map_err(RepoError::object(Key::decision(run, ordinal)))

@@ -11,7 +11,7 @@ use everstep_format::key::{Key, Prefix, StoredKind};
 use everstep_format::marker::Expired;
 use everstep_format::name::{Ordinal, RunName};
 use everstep_format::reference::CheckpointRef;
-use everstep_format::repository::{Chunking, RepositoryConfig, WriterMode};
+use everstep_format::repository::{self, Chunking, RepositoryConfig, WriterMode};
 use everstep_format::{FormatError, limits};
 use everstep_store::probe::{self, ProbeSettings, Verdict};
 use everstep_store::store::list_all;
@@ -104,7 +104,7 @@ impl Repository {
             let what = format!("a repository at {} (make one with `ckpt-inspect init`)", store.describe());
             return Err(RepoError::NotFound(what));
         };
-        let config = check_preface("everstep.json", &bytes, Operation::Read)
+        let config = check_preface(("everstep.json", repository::MAGIC), &bytes, Operation::Read)
             .and_then(|()| RepositoryConfig::from_bytes(&bytes))
             .map_err(RepoError::object(key))?;
         Ok(Self::assemble(store, world, config))

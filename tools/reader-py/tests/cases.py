@@ -37,6 +37,10 @@ def put(path, value):
     return change
 
 
+def deep(levels):
+    return [deep(levels - 1)] if levels > 1 else []
+
+
 def text(change):
     return lambda document: change(json.dumps(document, separators=(",", ":")))
 
@@ -88,6 +92,10 @@ case(FINE, "configuration", "nothing changed", lambda made: made)
 for stage in ("configuration", "intent 1", "intent 3", "decision 3"):
     magic = re.compile('"magic":"[^"]*"')
     case(UNSUPPORTED, stage, "version 9", put("version", 9))
+    case(UNSUPPORTED, stage, "version 2^32", put("version", 1 << 32))
+    case(UNSUPPORTED, stage, "version 2^64 - 1", put("version", (1 << 64) - 1))
+    case(UNSUPPORTED, stage, "version 9 of another shape", lambda made: {"magic": made["magic"], "version": 9})
+    case(DAMAGED, stage, "another magic and version", lambda made: made | {"magic": "everstep-other", "version": 9})
     case(DAMAGED, stage, "version missing", put("version", GONE))
     case(DAMAGED, stage, "version as text", put("version", "0"))
     case(DAMAGED, stage, "version 0.0", put("version", 0.0))
@@ -102,6 +110,8 @@ for stage in ("configuration", "intent 1", "intent 3", "decision 3"):
     case(FINE, stage, "127 levels", add('"other":' + "[" * 126 + "]" * 126))
     case(DAMAGED, stage, "a number beyond doubles", add('"other":1e999'))
     case(DAMAGED, stage, "no requires", put("requires", GONE))
+    case(DAMAGED, stage, "a list for requires", put("requires", []))
+    case(DAMAGED, stage, "a list of lists for requires", put("requires", [[]]))
     case(FINE, stage, "requires for a program that collects", put("requires", {"gc": ["new"]}))
     case(UNSUPPORTED, stage, "requires for reading", put("requires", {"read": ["new"]}))
 
@@ -113,6 +123,9 @@ case(DAMAGED, "configuration", "blocks too small", put("chunking.block_bytes", 8
 case(DAMAGED, "configuration", "blocks too large", put("chunking.block_bytes", (32 << 20) + 1))
 case(DAMAGED, "configuration", "blocks of no elements", put("chunking.block_elements", 0))
 case(DAMAGED, "configuration", "257 overrides", put("chunking.overrides", [{"pattern": "a", "block_elements": 1}] * 257))
+case(DAMAGED, "configuration", "a list for the blocks", put("chunking", [1024, 1 << 20]))
+case(DAMAGED, "configuration", "an object for the writers", put("writers", {"many-writers": None}))
+case(DAMAGED, "intent 3", "a list for a parent", put("parents", [["r", 2, "a1" * 16]]))
 for field in ("run", "ordinal", "attempt", "session", "kind", "parents", "step", "world_size"):
     case(DAMAGED, "intent 3", f"no {field}", put(field, GONE))
 case(DAMAGED, "intent 3", "another run", put("run", "q"))
@@ -145,6 +158,11 @@ case(DAMAGED, "decision 3", "owners out of order", put("manifest.owners", ["a2" 
 case(DAMAGED, "decision 3", "an owner too few", put("manifest.owners", ["a2" * 16]))
 case(DAMAGED, "decision 3", "an owner too many", put("manifest.owners", ["a1" * 16, "a2" * 16, "a3" * 16]))
 case(DAMAGED, "decision 3", "metadata that are no object", put("manifest.metadata", []))
+case(DAMAGED, "decision 3", "a list for the refs", lambda made: put("manifest.refs", list(made["manifest"]["refs"].values()))(made))
+case(DAMAGED, "decision 3", "a list for the manifest", lambda made: made | {"manifest": list(made["manifest"].values())})
+for name, other in (("beyond doubles", text(lambda made: made[:-2] + ',"other":1e999}}')), ("in 127 levels", put("manifest.other", deep(125)))):
+    case(DAMAGED if "doubles" in name else FINE, "decision 3", f"a manifest with something {name}", other)
+case(DAMAGED, "decision 3", "a manifest with something in 128 levels", put("manifest.other", deep(126)))
 case(DAMAGED, "decision 3", "other totals", put("manifest.totals.chunks", 77))
 case(DAMAGED, "decision 3", "another number of rows", put("manifest.index.rows", 5))
 case(DAMAGED, "decision 3", "another length of the index", put("manifest.index.len", 5))
@@ -153,14 +171,14 @@ case(DAMAGED, "decision 3", "another hash of the footer", put("manifest.index.fo
 case(DAMAGED, "decision 3", "another number of packs", put("manifest.refs.packs", 7))
 
 # Page 13: what comes later
-def later(*intents, expired=None):
-    """Intents of ordinals from 4 on, and an expired marker."""
+def later(*intents, expired=None, **marker):
+    """Intents of ordinals from 4 on, and an expired marker with these fields."""
 
     def change(forge):
         for ordinal, fields in enumerate(intents, start=4):
             forge.intent(ordinal, **fields)
         if expired:
-            forge.marker("r", expired)
+            forge.marker("r", expired, **marker)
 
     return change
 
@@ -174,6 +192,9 @@ case(DAMAGED, "later", "an attempt without a decision below a fence that saved",
 case(DAMAGED, "later", "a parent without a decision", later(SAVE, SAVE | {"parents": [PARENT | {"ordinal": 4, "attempt": "a3" * 16}]}))
 case(FINE, "later", "the newest checkpoint expires", later(expired=3))
 case(FINE, "later", "an older checkpoint expires", later(expired=2))
+case(UNSUPPORTED, "later", "a marker of version 9", later(expired=2, version=9))
+case(UNSUPPORTED, "later", "a marker of version 2^32", later(expired=2, version=1 << 32))
+case(UNSUPPORTED, "later", "a marker of version 9 of another shape", later(expired=2, version=9, reason=7))
 case(FINE, "later", "a fence expires", later(expired=1))
 case(DAMAGED, "later", "a marker of nothing", later(expired=9))
 case(FINE, "later", "a session mark that is damaged", lambda forge: forge.put("sessions/" + "22" * 16, b"no mark"))
@@ -325,6 +346,10 @@ case(FINE, "rows 3", "4 bits, no dimensions", row(2, shape=[], offset=[], extent
 
 # Page 04: the file
 case(UNSUPPORTED, "directory 2", "version 9", put("version", 9))
+case(UNSUPPORTED, "directory 2", "version 2^32", put("version", 1 << 32))
+case(UNSUPPORTED, "directory 2", "version 9 of another shape", lambda made: {"version": 9})
+case(DAMAGED, "directory 2", "a list", lambda made: list(made.values()))
+case(DAMAGED, "directory 2", "lists for groups", lambda made: made | {"groups": [list(one.values()) for one in made["groups"]]})
 case(DAMAGED, "directory 2", "no version", put("version", GONE))
 case(DAMAGED, "directory 2", "no groups", put("groups", []))
 case(FINE, "directory 2", "an unknown field", put("other", 1))

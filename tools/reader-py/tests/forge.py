@@ -95,8 +95,8 @@ class Forge:
         about |= fields
         self.sealed(f"intent {ordinal}", record_key(about["run"], "intents", ordinal), "everstep-intent", **about)
 
-    def marker(self, run, ordinal):
-        about = {"run": run, "ordinal": ordinal, "reason": "", "created": ""}
+    def marker(self, run, ordinal, **fields):
+        about = {"run": run, "ordinal": ordinal, "reason": "", "created": ""} | fields
         self.sealed("", record_key(run, "expired", ordinal), "everstep-expired", **about)
 
     def sweep(self):

@@ -7,11 +7,12 @@ use arrow_schema::{DataType, Field, Fields, Schema};
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use serde::de::DeserializeOwned;
 
-use super::{Directory, Entry, Group, MAGIC, columns, decode, metadata};
+use super::{Directory, Entry, Group, MAGIC, Version, columns, decode, metadata};
 use crate::decision::IndexRef;
 use crate::id::ContentHash;
-use crate::{FormatError, limits, repository};
+use crate::{FormatError, limits, repository, strict};
 
 /// Verifies and reads `tail`.
 pub(super) fn parse(
@@ -83,10 +84,13 @@ fn directory(metadata: &ParquetMetaData) -> Result<Vec<Entry>, FormatError> {
         .find(|pair| pair.key == Directory::KEY)
         .and_then(|pair| pair.value.as_deref())
         .ok_or_else(|| bad(format!("a directory under {}", Directory::KEY), "none"))?;
-    let directory: Directory =
-        serde_json::from_str(json).map_err(|e| bad("a directory of row groups", e.to_string()))?;
-    repository::check_version(directory.version)?;
-    Ok(directory.groups)
+    let Version { version } = parse_json(json)?;
+    repository::check_version(version)?;
+    parse_json(json).map(|directory: Directory| directory.groups)
+}
+
+fn parse_json<T: DeserializeOwned>(json: &str) -> Result<T, FormatError> {
+    strict::from_slice(json.as_bytes()).map_err(|e| bad("a directory of row groups", e.to_string()))
 }
 
 /// One entry, checked: it follows the group before, keeps to the limits, and its columns lie inside it.
