@@ -17,9 +17,10 @@ stage() { # NAME BUDGET COMMAND...: budget in minutes, for the reader; it is pri
 # Always the whole workspace, with the targets named: another choice of packages means other features of the shared
 # dependencies, and so a second build of them.
 named_tests() {
-    local folder
-    for folder in tests/tests/*; do
-        [ "$folder" = tests/tests/simulation ] || printf -- '--test %s\n' "$(basename "$folder")"
+    local test
+    for test in crates/*/tests/* tools/ckpt-*/tests/* tests/tests/*; do
+        [ ! -e "$test" ] || [ "$test" = tests/tests/simulation ] ||
+            printf -- '--test %s\n' "$(basename "$test" .rs)"
     done
 }
 rust_tests() {

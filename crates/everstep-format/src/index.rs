@@ -42,7 +42,7 @@ pub struct EncodedIndex {
 /// Writes `rows`, on all threads of the current pool. Equal rows give equal bytes.
 ///
 /// # Errors
-/// [`FormatError::TooLarge`].
+/// [`FormatError::TooLarge`]; [`FormatError::Invalid`] should parquet refuse them.
 pub fn write(rows: SoundRows<'_>) -> Result<EncodedIndex, FormatError> {
     encode::file(&rows, &encode::Table { schema: columns::schema(), batch: encode::batch })
 }

@@ -59,13 +59,19 @@ fn a_missing_pack_is_damage_and_other_runs_are_sound() {
     tool.run(&["export", "repo", "good", "-o", "good.safetensors"]).expect_code(0);
 }
 
-#[test]
-fn a_damaged_decision_hides_no_other_checkpoint_from_ls() {
+/// Two checkpoints of `gpt`; what importing the first said, and its decision.
+fn two_checkpoints() -> (Tool, serde_json::Value, std::path::PathBuf) {
     let tool = Tool::with_repository();
     let first = tool.import("gpt", 1, &[("w", 1.0, 4)]);
     tool.import("gpt", 2, &[("w", 2.0, 4)]);
-    let decision =
-        tool.path(&format!("repo/runs/gpt/decisions/{:020}", first["ordinal"].as_u64().expect("a number")));
+    let ordinal = first["ordinal"].as_u64().expect("a number");
+    let decision = tool.path(&format!("repo/runs/gpt/decisions/{ordinal:020}"));
+    (tool, first, decision)
+}
+
+#[test]
+fn a_damaged_decision_hides_no_other_checkpoint_from_ls() {
+    let (tool, first, decision) = two_checkpoints();
     let text = std::fs::read_to_string(&decision).expect("there");
     std::fs::write(&decision, text.replacen("COMMIT", "COMMIt", 1)).expect("written");
 
@@ -79,11 +85,7 @@ fn a_damaged_decision_hides_no_other_checkpoint_from_ls() {
 
 #[test]
 fn a_decision_of_a_newer_version_hides_no_other_checkpoint_from_ls() {
-    let tool = Tool::with_repository();
-    let first = tool.import("gpt", 1, &[("w", 1.0, 4)]);
-    tool.import("gpt", 2, &[("w", 2.0, 4)]);
-    let decision =
-        tool.path(&format!("repo/runs/gpt/decisions/{:020}", first["ordinal"].as_u64().expect("a number")));
+    let (tool, first, decision) = two_checkpoints();
     let text = std::fs::read_to_string(&decision).expect("there");
     let newer = text.replacen("\"version\":0", "\"version\":99", 1);
     let body = &newer[..newer.rfind(",\"blake3\"").expect("sealed")];

@@ -248,3 +248,14 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes.truncate(len);
     bytes
 }
+
+/// One tensor of bytes for each name.
+pub(crate) fn many<'a>(names: &[String], data: &'a [Vec<u8>]) -> State<'a> {
+    tensors(
+        names
+            .iter()
+            .zip(data)
+            .map(|(name, bytes)| whole(name, Dtype::U8, &[bytes.len() as u64], bytes))
+            .collect(),
+    )
+}

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everstep_format::dtype::Dtype;
 use everstep_format::limits;
-use everstep_save::{Progress, State};
+use everstep_save::Progress;
 
-use crate::bench::{Bench, noise, tensors, whole};
+use crate::bench::{Bench, many, noise, tensors, whole};
 use crate::read_back::{contents, rows};
 
 const MIB: u64 = 1 << 20;
@@ -16,16 +16,6 @@ fn mixed(count: u64) -> (Vec<String>, Vec<Vec<u8>>) {
     ((0..count).map(|n| format!("t{n:04}")).collect(), (0..count).map(|n| noise(n, len(n))).collect())
 }
 
-fn state<'a>(names: &[String], data: &'a [Vec<u8>]) -> State<'a> {
-    tensors(
-        names
-            .iter()
-            .zip(data)
-            .map(|(name, bytes)| whole(name, Dtype::U8, &[bytes.len() as u64], bytes))
-            .collect(),
-    )
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_in_flight_keep_within_the_setting() {
     let mut bench = Bench::new().await;
@@ -33,7 +23,7 @@ async fn bytes_in_flight_keep_within_the_setting() {
     bench.settings.pack_target = 100_000;
     let mut session = bench.session().await;
     let (names, data) = mixed(300);
-    let report = bench.save(&mut session, &state(&names, &data)).await.unwrap();
+    let report = bench.save(&mut session, &many(&names, &data)).await.unwrap();
     assert!(report.bytes_uploaded > 8 * MIB, "enough to go beyond the bound: {}", report.bytes_uploaded);
     let most = bench.spy.most_outstanding.load(Ordering::SeqCst);
     assert!(most <= 2 * MIB, "{most} bytes were under way");
@@ -67,7 +57,7 @@ async fn packs_end_at_their_target_and_never_pass_the_limit() {
             noise(1, usize::try_from(21 * MIB).unwrap()),
             noise(2, usize::try_from(4 * MIB).unwrap()),
         ]);
-        let report = bench.save(&mut session, &state(&names, &data)).await.unwrap();
+        let report = bench.save(&mut session, &many(&names, &data)).await.unwrap();
         let packs = bench.spy.packs();
         assert_eq!(
             (report.packs, report.bytes_uploaded),
@@ -114,7 +104,7 @@ async fn progress_adds_up_to_the_report() {
     let (names, mut data) = mixed(100);
     for _ in 0..2 {
         let heard = Heard::default();
-        let report = bench.save_telling(&mut session, &state(&names, &data), &heard).await.unwrap();
+        let report = bench.save_telling(&mut session, &many(&names, &data), &heard).await.unwrap();
         assert_eq!(heard.planned.into_inner(), report.raw_bytes);
         assert_eq!(heard.processed.into_inner(), report.raw_bytes);
         assert_eq!(heard.uploaded.into_inner(), report.bytes_uploaded);
@@ -129,7 +119,7 @@ fn a_save_works_on_a_runtime_of_one_thread() {
         let bench = Bench::new().await;
         let mut session = bench.session().await;
         let (names, data) = mixed(50);
-        let report = bench.save(&mut session, &state(&names, &data)).await.unwrap();
+        let report = bench.save(&mut session, &many(&names, &data)).await.unwrap();
         assert_eq!(contents(&bench, &report.checkpoint).await.len(), 50);
     });
 }

@@ -4,20 +4,10 @@ use std::collections::BTreeSet;
 
 use everstep_format::dtype::Dtype;
 use everstep_format::id::ChunkId;
-use everstep_save::{SaveCache, Shard, State};
+use everstep_save::{SaveCache, Shard};
 
-use crate::bench::{Bench, bounds, noise, tensors, whole};
+use crate::bench::{Bench, bounds, many, noise, tensors, whole};
 use crate::read_back::{contents, rows, tensor};
-
-fn many<'a>(names: &[String], data: &'a [Vec<u8>]) -> State<'a> {
-    tensors(
-        names
-            .iter()
-            .zip(data)
-            .map(|(name, bytes)| whole(name, Dtype::U8, &[bytes.len() as u64], bytes))
-            .collect(),
-    )
-}
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("model.layer.{n:05}.weight")).collect()

@@ -70,7 +70,7 @@ fn cost<T>(work: impl FnOnce() -> T) -> (Cost, T) {
     (Cost { wall: started.elapsed().as_secs_f64(), cpu: cpu_seconds() - before }, done)
 }
 
-/// Numbers of ranks to look at: from the environment (10,000 take 17 GB of memory and four minutes), or up to those of a very large job.
+/// Numbers of ranks to look at: from the environment (10,000 take 14 GB of memory and some minutes), or up to those of a very large job.
 fn ranks() -> Vec<u32> {
     match std::env::var("EVERSTEP_RANKS") {
         Ok(text) => text.split_whitespace().map(|ranks| ranks.parse().unwrap()).collect(),
