@@ -1,0 +1,153 @@
+"""The compiled half of the package: what is done on native threads. Everything here is private; `everstep` is public.
+
+Memory is passed as `Region`: an address that stays valid as long as `owner` lives. Whoever makes one promises that.
+All calls give the GIL up while they work, honour Ctrl-C, and never let a panic through.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+#: name, dtype as the format names it, global shape, offset, extent, alias_of, replicas, region.
+#: replicas: None = this rank alone, "all" = every rank, or the ranks, ascending.
+Shard = tuple[str, str, Sequence[int], Sequence[int], Sequence[int], str | None, str | Sequence[int] | None, "Region"]
+#: name, rank (None: of the whole job), plain value (see `encode`) or opaque bytes wrapped in `Opaque`.
+Object = tuple[str, int | None, Any]
+#: name, dtype, global shape, offset, extent, region to fill.
+Target = tuple[str, str, Sequence[int], Sequence[int], Sequence[int], "Region"]
+
+@final
+class Region:
+    """`length` bytes at `address`, kept alive by `owner`."""
+    def __new__(cls, owner: object, address: int, length: int) -> Region: ...
+    @staticmethod
+    def of_buffer(buffer: object, writable: bool) -> Region:
+        """Of anything with a C-contiguous buffer (numpy array, bytearray, memoryview). BufferError otherwise."""
+
+@final
+class Opaque:
+    """Bytes to be kept as they are, not as a value."""
+    def __new__(cls, data: bytes) -> Opaque: ...
+    @property
+    def data(self) -> bytes: ...
+
+@final
+class Arena:
+    """Host memory that staging copies into, kept between saves. Pages are touched once, when it grows."""
+    def __new__(cls, threads: int) -> Arena: ...
+    def reserve(self, length: int) -> int:
+        """At least so many bytes; the address (multiple of 4096). Whoever holds regions of it keeps the old memory."""
+    def region(self, offset: int, length: int) -> Region: ...
+    def copy(self, pieces: Sequence[tuple[int, Region]]) -> None:
+        """Copies regions to offsets, on native threads, without the GIL."""
+    @property
+    def address(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+@final
+class Progress:
+    """Counters that a running call moves; may be read from any thread."""
+    def __new__(cls) -> Progress: ...
+    planned: int
+    done: int
+
+@final
+class Repository:
+    @staticmethod
+    def open(url: str, options: Mapping[str, Any]) -> Repository:
+        """options: profile, region, endpoint_url, allow_http, network_file_system, threads, bytes_in_flight, uploads,
+        compress (each optional; None means default)."""
+    @staticmethod
+    def create(url: str, options: Mapping[str, Any]) -> Repository: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def pid(self) -> int:
+        """Of the process that opened it; calls from another (after a fork) raise RuntimeError."""
+    def runs(self) -> list[str]: ...
+    def latest(self, run: str) -> Checkpoint | None: ...
+    def wait(self, run: str, after: Checkpoint | None, timeout: float) -> Checkpoint | None: ...
+    def checkpoint(self, run: str, ordinal: int) -> Checkpoint: ...
+    def resolve(self, reference: str) -> Checkpoint: ...
+    def checkpoints(self, run: str) -> list[tuple[int, int]]:
+        """(ordinal, step) of those that count, oldest first."""
+    def expire(self, run: str, ordinal: int, reason: str) -> None: ...
+    def pin(self, name: str, checkpoint: Checkpoint) -> None: ...
+    def unpin(self, name: str, reason: str) -> None: ...
+    def open_writer(self, run: str, job: str | None, takeover: str | float, takeover_after: float | None) -> Writer:
+        """takeover: "refuse" (default of the format's rules), "now", or seconds to wait."""
+    def member(self, ticket: str) -> Member: ...
+    def traffic(self) -> dict[str, int]:
+        """requests, retries, bytes_sent, bytes_received: since it was opened."""
+
+@final
+class Checkpoint:
+    run: str
+    ordinal: int
+    step: int
+    world_size: int
+    def manifest(self) -> dict[str, Any]:
+        """As it is stored, parsed: totals, metadata, parents, created, stats ..."""
+    def entries(self) -> list[dict[str, Any]]:
+        """name, kind ("tensor" / "object"), dtype, shape, alias_of, ranks ([] when the job has one), raw_bytes."""
+    def entry(self, name: str) -> dict[str, Any] | None: ...
+    def load(self, targets: Sequence[Target], scope: Sequence[str] | None, strict: bool, progress: Progress | None) -> dict[str, Any]:
+        """In place. scope: names that strictness covers (None: all). Targets may overlap or repeat in memory: those are
+        loaded beside and copied. Report: tensors, bytes, chunks, requests, missing, unexpected."""
+    def read(self, name: str, offset: Sequence[int] | None, extent: Sequence[int] | None) -> tuple[str, list[int], bytearray]:
+        """dtype, shape of the box, row-major little-endian bytes."""
+    def object(self, name: str, rank: int | None, world_size: int | None) -> Any:
+        """A plain value, or Opaque. With rank and world_size: of exactly these ranks, else SchemaMismatch."""
+    def lease(self, ttl: float) -> Lease: ...
+    def index_file(self) -> bytes: ...
+    def with_index_file(self, data: bytes) -> Checkpoint: ...
+
+@final
+class Lease:
+    id: str
+    def end(self) -> None: ...
+
+@final
+class Group:
+    """rank, world_size, deadline (seconds), and a board through which ranks meet (None: over the store)."""
+    def __new__(cls, rank: int, world_size: int, deadline: float, board: Any | None) -> Group: ...
+    # board has: set(key: str, value: bytes) -> None; get(key: str) -> bytes | None (never waits). Called from native
+    # threads, which take the GIL for it.
+
+@final
+class Writer:
+    """A session: the leader's. One call at a time; another one meanwhile raises RuntimeError."""
+    @property
+    def ticket(self) -> str: ...
+    @property
+    def session(self) -> str: ...
+    def latest(self) -> Checkpoint | None: ...
+    def save(self, step: int, shards: Sequence[Shard], objects: Sequence[Object], metadata: str, parents: Sequence[Checkpoint],
+             group: Group | None, progress: Progress | None) -> dict[str, Any]:
+        """metadata: JSON text of an object. Report: checkpoint, tensors, objects, raw_bytes, new_raw_bytes,
+        reused_raw_bytes, bytes_uploaded, packs, chunks_uploaded, chunks_reused, index_bytes, and seconds: {hash, encode,
+        upload, ranks, commit, total}."""
+    def rollback(self, target: Checkpoint) -> Checkpoint: ...
+    def take_index(self, checkpoint: Checkpoint) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class Member:
+    """A rank whose saves another process leads."""
+    def save(self, step: int, shards: Sequence[Shard], objects: Sequence[Object], group: Group, progress: Progress | None) -> dict[str, Any]:
+        """Returns once the leader has committed. Report: ordinal, raw_bytes, bytes_uploaded, packs, chunks_uploaded,
+        chunks_reused, seconds."""
+    def take_index(self, checkpoint: Checkpoint) -> None: ...
+
+def cancel(progress: Progress) -> None:
+    """Lets the call that has this progress end with Interrupted as soon as it can: nothing is committed, or it is unknown."""
+
+def encode(value: Any) -> bytes:
+    """Canonical bytes of a plain value: None, bool, int, float, str, bytes, list, tuple, dict. TypeError names the path."""
+
+def decode(data: bytes) -> Any: ...
+
+def set_error_types(types: Mapping[str, type[BaseException]]) -> None:
+    """Which class is raised for which kind (`ErrorKind::name()`), given once by the package."""
