@@ -1,0 +1,131 @@
+"""Copies of a state in host memory that is kept from save to save, so that the trainer may go on."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from . import _everstep, _tensors
+from ._collect import Collected
+
+#: Where tensors begin in a buffer: a multiple of this.
+_ALIGN = 64
+
+
+class Buffers:
+    """Buffers for as many saves as may be on their way at once."""
+
+    def __init__(self, count: int, threads: int):
+        self._threads, self._free, self._lock = threads, [], threading.Lock()
+        self._made, self._count = 0, count
+
+    def take(self) -> Buffer:
+        """A free buffer; there is one, since no more saves than buffers are on their way."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            self._made += 1
+            return Buffer(self._threads)
+
+    def give_back(self, buffer: Buffer) -> None:
+        with self._lock:
+            self._free.append(buffer)
+
+
+class Buffer:
+    """One state's worth of host memory. Pages are touched when it grows, and pinned where CUDA is there."""
+
+    def __init__(self, threads: int):
+        self._arena, self._pinned = _everstep.Arena(threads), None
+
+    def plan(self, collected: Collected) -> Staging:
+        """Room for everything in `collected`."""
+        offset, places = 0, []
+        for name, alias, piece in collected.pieces:
+            length = byte_length(piece)
+            places.append((offset, length))
+            offset += -(-length // _ALIGN) * _ALIGN
+        self._arena.reserve(max(offset, 1))
+        self._pin(collected)
+        return Staging(self._arena, collected, places)
+
+    def _pin(self, collected: Collected) -> None:
+        """Registers the memory with CUDA, so that copies from there run by themselves."""
+        torch = _tensors.library("torch")
+        if torch is None or not torch.cuda.is_available():
+            return
+        memory = (self._arena.address, self._arena.length)
+        if self._pinned == memory or not any(_on_cuda(piece) for _, _, piece in collected.pieces):
+            return
+        cudart = torch.cuda.cudart()
+        if self._pinned is not None:
+            cudart.cudaHostUnregister(self._pinned[0])
+        status = cudart.cudaHostRegister(*memory, 0)
+        self._pinned = memory if int(status) == 0 else None
+
+
+class Staging:
+    """The copying of one state."""
+
+    def __init__(self, arena: _everstep.Arena, collected: Collected, places: list[tuple[int, int]]):
+        self._arena, self._collected, self._places = arena, collected, places
+
+    def copy(self) -> list[tuple]:
+        """Copies, and gives the shards of the copies. Releases the originals."""
+        direct, devices, shards = [], set(), []
+        for (name, alias, piece), (offset, length) in zip(self._collected.pieces, self._places):
+            region = piece.kind.direct(piece.local, piece.dtype, False)
+            if region is not None:
+                direct.append((offset, region))
+            else:
+                device = self._copy_slowly(piece, offset, length)
+                devices |= {device} if device is not None else set()
+            shards.append(shard(name, alias, piece, self._arena.region(offset, length)))
+        self._arena.copy(direct)
+        for device in devices:
+            device.synchronize()
+        self._collected.pieces = []
+        return shards
+
+    def _copy_slowly(self, piece: Any, offset: int, length: int) -> Any:
+        """By the library itself: other devices, layouts, byte orders. The stream to wait for, if there is one."""
+        torch = _tensors.library("torch")
+        if torch is None or not isinstance(piece.local, torch.Tensor):
+            compact = piece.kind.compact(piece.local)
+            self._arena.copy([(offset, piece.kind.direct(compact, piece.dtype, False))])
+            return None
+        if not length:
+            return None
+        memory = memoryview(self._arena.region(offset, length))
+        into = torch.frombuffer(memory, dtype=piece.local.dtype).view(piece.local.shape)
+        with torch.no_grad():
+            into.copy_(piece.local, non_blocking=True)
+        return torch.cuda.current_stream(piece.local.device) if _on_cuda(piece) else None
+
+
+def _on_cuda(piece: Any) -> bool:
+    return getattr(getattr(piece.local, "device", None), "type", "cpu") == "cuda"
+
+
+def byte_length(piece: Any) -> int:
+    """Bytes of its box."""
+    elements = 1
+    for size in piece.extent:
+        elements *= size
+    return (elements * _tensors.BITS[piece.dtype] + 7) // 8
+
+
+def shard(name: str, alias: str | None, piece: Any, region: _everstep.Region) -> tuple:
+    """As the compiled half takes it."""
+    return name, piece.dtype, piece.shape, piece.offset, piece.extent, alias, piece.replicas, region
+
+
+def in_place(collected: Collected) -> list[tuple]:
+    """Shards over the state's own memory; compact copies only of what does not lie row by row in host memory."""
+    shards = []
+    for name, alias, piece in collected.pieces:
+        region = piece.kind.direct(piece.local, piece.dtype, False)
+        if region is None:
+            region = piece.kind.direct(piece.kind.compact(piece.local), piece.dtype, False)
+        shards.append(shard(name, alias, piece, region))
+    return shards

@@ -1,0 +1,143 @@
+"""What counts as a tensor, what its elements are called in the format, where its bytes are, and which box of which
+global tensor they are. numpy and torch are looked at only if the program has imported them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ._everstep import Region
+from .errors import InvalidArgument
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]  # offset, extent, in elements of the global tensor
+Replicas = None | str | tuple[int, ...]
+
+
+class Shard:
+    """A rank's part of a tensor: `tensor` is the box at `global_offset` of a tensor of `global_shape` (elements)."""
+
+    __slots__ = ("tensor", "global_shape", "global_offset")
+
+    def __init__(self, tensor: Any, global_shape: Sequence[int], global_offset: Sequence[int]):
+        self.tensor, self.global_shape, self.global_offset = tensor, tuple(global_shape), tuple(global_offset)
+        shape, inside = tuple(tensor.shape), len(self.global_shape) == len(self.global_offset)
+        if not inside or len(shape) != len(self.global_shape) or any(
+            o < 0 or o + n > g for o, n, g in zip(self.global_offset, shape, self.global_shape)
+        ):
+            raise InvalidArgument(
+                f"Shard: a tensor of shape {list(shape)} at offset {list(self.global_offset)} does not lie in "
+                f"{list(self.global_shape)}"
+            )
+
+
+class PerRank:
+    """State that each rank has its own of, such as a data loader's position: plain values and tensors."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+@dataclass(slots=True)
+class Piece:
+    """One box of one tensor, in this process."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: tuple[int, ...]
+    extent: tuple[int, ...]
+    replicas: Replicas
+    local: Any  # the torch tensor or numpy array that holds the box
+    kind: "Kind"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one library's arrays are handled."""
+
+    #: Region of its bytes if these lie row by row in host memory, else None.
+    direct: Callable[[Any, str, bool], Region | None]
+    #: A copy that does, to save from.
+    compact: Callable[[Any], Any]
+    #: An array of its own to load into, then `assign(local, loaded)`.
+    fresh: Callable[[Any], Any]
+    assign: Callable[[Any, Any], None]
+    #: Says which memory it is, for ties: None if that cannot be told.
+    identity: Callable[[Any], tuple | None]
+
+
+def library(name: str) -> Any:
+    """torch or numpy, if this program has imported it."""
+    return sys.modules.get(name)
+
+
+def pieces(name: str, value: Any) -> list[Piece] | None:
+    """The boxes of `value` that this process holds, or None if it is no tensor."""
+    if type(value) is Shard:
+        return _declared(name, value)
+    torch = library("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _torch().pieces(name, value)
+    numpy = library("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        return [_numpy().piece(name, numpy.asarray(value))]
+    if torch is not None and "torch.distributed._shard.sharded_tensor.api" in sys.modules:
+        return _torch().sharded(name, value)
+    return None
+
+
+def _declared(name: str, shard: Shard) -> list[Piece]:
+    inner = pieces(name, shard.tensor)
+    if inner is None or len(inner) != 1 or inner[0].shape != inner[0].extent:
+        raise InvalidArgument(f"{name}: Shard takes a plain tensor, not {type(shard.tensor).__name__}")
+    piece = inner[0]
+    piece.shape, piece.offset, piece.replicas = shard.global_shape, shard.global_offset, None
+    return [piece]
+
+
+@lru_cache(maxsize=1)
+def _torch() -> Any:
+    from . import _torch_tensors
+
+    return _torch_tensors
+
+
+@lru_cache(maxsize=1)
+def _numpy() -> Any:
+    from . import _numpy_arrays
+
+    return _numpy_arrays
+
+
+#: Bits of an element, by the format's names.
+BITS = {
+    "bool": 8, "u8": 8, "i8": 8, "u16": 16, "i16": 16, "u32": 32, "i32": 32, "u64": 64, "i64": 64,
+    "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "complex64": 64, "complex128": 128,
+    "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8,
+    "float4_e2m1": 4, "int4": 4, "uint4": 4,
+}
+
+#: (bits of precision, exponent range as a power of two) of floats; enough to tell whether a cast can lose bits.
+_FLOATS = {
+    "f16": (11, -24, 15), "bf16": (8, -133, 127), "f32": (24, -149, 127), "f64": (53, -1074, 1023),
+    "float8_e4m3fn": (4, -9, 8), "float8_e5m2": (3, -16, 15),
+}
+
+
+def loses_bits(stored: str, wanted: str) -> bool:
+    """Whether some value of dtype `stored` is not a value of dtype `wanted`."""
+    if stored == wanted or stored == "bool":
+        return False
+    if stored in _FLOATS and wanted in _FLOATS:
+        a, b = _FLOATS[stored], _FLOATS[wanted]
+        return a[0] > b[0] or a[1] < b[1] or a[2] > b[2]
+    if stored[0] in "iu" and wanted[0] in "iu" and stored in BITS and wanted in BITS:
+        signed = (stored[0] == "i") - (wanted[0] == "i")
+        return signed > 0 or BITS[stored] - (stored[0] == "i") > BITS[wanted] - (wanted[0] == "i")
+    if stored[0] in "iu" and wanted in _FLOATS:
+        return BITS[stored] - (stored[0] == "i") > _FLOATS[wanted][0]
+    return {stored, wanted} != {"complex64", "complex128"} or stored == "complex128"

@@ -1,0 +1,114 @@
+"""Plain values: what is kept as it is, what must be converted, and what only a pickle could keep."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+from . import _tensors
+from ._everstep import Opaque, decode, encode
+from .errors import InvalidArgument
+
+#: What stands before a pickle, so that no other bytes are ever taken for one.
+_PICKLE = b"everstep-pickle\0"
+#: Marks a tensor within state of one rank: {_TENSOR: dtype, "shape": [...], "data": bytes}.
+_TENSOR = "everstep:tensor"
+
+
+def snapshot(name: str, value: Any, allow_pickle: bool) -> Any:
+    """`value` as it is now, detached from the program: a plain value, or Opaque."""
+    if type(value) in (bytearray, memoryview):
+        value = bytes(value)
+    try:
+        return decode(encode(value))
+    except TypeError:
+        pass
+    try:
+        return decode(encode(_converted(name, value)))
+    except TypeError as error:
+        if allow_pickle:
+            return Opaque(_PICKLE + pickle.dumps(value))
+        raise InvalidArgument(
+            f"{name}: {error}. Plain values are None, bool, int, float, str, bytes and lists, tuples and dicts of them; "
+            "convert it, or give allow_pickle=True when saving and when loading"
+        ) from None
+
+
+def restore(name: str, stored: Any, allow_pickle: bool) -> Any:
+    """What `snapshot` kept."""
+    if type(stored) is not Opaque:
+        return _revived(stored)
+    if not stored.data.startswith(_PICKLE):
+        return stored.data
+    if not allow_pickle:
+        raise InvalidArgument(
+            f"{name} was saved as a pickle, which can run any code when it is loaded: give allow_pickle=True if you "
+            "trust whoever wrote this checkpoint"
+        )
+    return pickle.loads(stored.data[len(_PICKLE) :])
+
+
+def put(current: Any, loaded: Any) -> Any:
+    """What takes the place of `current`: mutable containers are kept, so that whoever else holds them sees it, and so
+    that an OrderedDict or a Counter stays one."""
+    if isinstance(current, dict) and isinstance(loaded, dict):
+        current.clear()
+        current.update(loaded)
+        return current
+    if type(current) is list and type(loaded) is list:
+        current[:] = loaded
+        return current
+    return loaded
+
+
+def _converted(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _converted(f"{name}.{key}", item) for key, item in value.items()}
+    if type(value) is list:
+        return [_converted(f"{name}.{i}", item) for i, item in enumerate(value)]
+    if type(value) is tuple or type(value).__name__ == "Size":
+        return tuple(_converted(f"{name}.{i}", item) for i, item in enumerate(value))
+    found = _tensors.pieces(name, value)
+    if found is None:
+        return value
+    (piece,) = found
+    compact = piece.kind.compact(piece.local)
+    data = bytes(memoryview(_bytes_of(piece, compact)))
+    return {_TENSOR: piece.dtype, "shape": list(piece.shape), "data": data}
+
+
+def _bytes_of(piece: Any, compact: Any) -> Any:
+    from ._everstep import Arena
+
+    region = piece.kind.direct(compact, piece.dtype, False)
+    length = _length(piece.dtype, piece.extent)
+    arena = Arena(1)
+    arena.reserve(max(length, 1))
+    arena.copy([(0, region)])
+    return arena.region(0, length)
+
+
+def _length(dtype: str, shape: Any) -> int:
+    elements = 1
+    for extent in shape:
+        elements *= extent
+    return (elements * _tensors.BITS[dtype] + 7) // 8
+
+
+def _revived(value: Any) -> Any:
+    if type(value) is dict:
+        if _TENSOR in value:
+            return _tensor_of(value)
+        return {key: _revived(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_revived(item) for item in value]
+    if type(value) is tuple:
+        return tuple(_revived(item) for item in value)
+    return value
+
+
+def _tensor_of(value: dict) -> Any:
+    from ._arrays import from_bytes
+
+    return from_bytes(value[_TENSOR], value["shape"], bytearray(value["data"]))

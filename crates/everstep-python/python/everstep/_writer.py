@@ -1,0 +1,501 @@
+"""The writer of a run: one session of one job, whose ranks save together and act alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import _exit, _staging
+from ._collect import collect
+from ._everstep import Checkpoint as NativeCheckpoint
+from ._jobs import Announcer, Event, Job, Saved, Stats, Worker, is_fatal, log, settle, wait_all
+from ._label import job_label
+from ._place import LoadOptions, LoadReport, Placing
+from ._repository import Checkpoint, Run
+from ._team import Team, packed, team, unpacked
+from .errors import Corrupt, EverstepError, Expired, InvalidArgument, RankFailed, Unusable
+
+#: How often each run was opened for writing by this process: ranks open together, so they count alike.
+_openings: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class WriterOptions:
+    """How a run is written. All ranks give the same."""
+
+    #: "wait" for the save before, "skip" this one while another is on its way, or let up to n be (each has a buffer).
+    overlap: str | int = "wait"
+    #: "raise" a failed background save at the next call, on all ranks alike; or "warn" until one of the limits below.
+    on_failure: str = "raise"
+    #: Failures in a row after which even "warn" raises.
+    max_failures: int | None = None
+    #: Seconds since the last commit after which even "warn" raises.
+    max_age: float | None = None
+    #: Seconds that ranks wait for each other.
+    deadline: float = 600.0
+    #: Threads that copy the state into host buffers.
+    staging_threads: int = max(1, (os.cpu_count() or 1) // 2)
+    #: Whether values that are not plain may be pickled.
+    allow_pickle: bool = False
+    #: Called with an `Event`; from other threads, one at a time for each save.
+    on_event: Callable[[Event], None] | None = None
+    #: Seconds between two events of progress.
+    progress_every: float = 10.0
+    #: Seconds that the end of the process waits for a save on its way.
+    exit_limit: float = 300.0
+
+    def __post_init__(self) -> None:
+        queued = type(self.overlap) is int and self.overlap > 0
+        if not queued and self.overlap not in ("wait", "skip"):
+            raise InvalidArgument(f'overlap is "wait", "skip" or a number of saves, not {self.overlap!r}')
+        if self.on_failure not in ("raise", "warn"):
+            raise InvalidArgument(f'on_failure is "raise" or "warn", not {self.on_failure!r}')
+
+    @property
+    def at_once(self) -> int:
+        """Saves on their way at a time."""
+        return self.overlap if type(self.overlap) is int else 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of the saves that were on their way. True if none failed and none is left."""
+
+    committed: list[int]
+    failed: dict[int, BaseException]
+    pending: list[int]
+
+    def __bool__(self) -> bool:
+        return not self.failed and not self.pending
+
+
+def open_writer(
+    run: Run,
+    *,
+    job: str | None = None,
+    takeover: str | float = "refuse",
+    takeover_after: float | None = None,
+    group: tuple[int, int, Any] | None = None,
+    **options: Any,
+) -> Writer:
+    """Opens `run` for writing; every rank of the job calls it. Older sessions of the run can save no more from then on.
+
+    job       label of this job: a session with the same label is taken over silently. By default EVERSTEP_JOB, torchrun's
+              run id, Slurm's job or Kubernetes' Job.
+    takeover  what to do when another job's session seems alive: "refuse" (Conflict), "now", "wait" or seconds to wait.
+    takeover_after  seconds of silence after which a session counts as ended (default 300).
+    group     (rank, world size, torch Store): without torch.distributed, or beside it.
+
+    The other options are those of `WriterOptions`."""
+    settings = WriterOptions(**options)
+    ranks = team(run.name, settings.deadline, group)
+    number = _openings[run.name] = _openings.get(run.name, 0) + 1
+    waiting = settings.deadline if takeover == "wait" else takeover
+    opened: list[Any] = []
+
+    def lead() -> str:
+        native = run.repository._native.open_writer(run.name, job_label(job), waiting, takeover_after)
+        opened.append(native)
+        return native.ticket
+
+    ticket = ranks.from_leader(f"open/{number}", lead, f"opening run {run.name}")
+    native = opened[0] if opened else run.repository._native.member(ticket)
+    return Writer(run, ranks, native, settings, ticket)
+
+
+class Writer:
+    """Saves checkpoints of a run, and resumes from them. Ends with `close`, or with the `with` block."""
+
+    def __init__(self, run: Run, ranks: Team, native: Any, options: WriterOptions, ticket: str):
+        self.run, self.options = run, options
+        self._team, self._native, self._ticket, self._pid = ranks, native, ticket, os.getpid()
+        self._jobs: list[Job] = []
+        self._calls, self._failures, self._closed = 0, 0, False
+        self._last_commit = time.monotonic()
+        self._announcer = Announcer(options.on_event, options.progress_every)
+        self._buffers = _staging.Buffers(options.at_once, options.staging_threads)
+        self._stager, self._worker = Worker("everstep-staging"), Worker("everstep-save")
+        _exit.register(self)
+
+    # Saving.
+
+    def save(self, step: int, state: Mapping[str, Any], metadata: Mapping[str, Any] | None = None) -> Saved:
+        """Saves `state` as the checkpoint of `step` and returns once it is committed and durable, on every rank.
+
+        Raises RankFailed naming ranks that failed or were silent, Conflict, OutcomeUnknown, StorageFull,
+        InvalidArgument, Unreachable; or what a save before, in the background, failed with."""
+        started = time.monotonic()
+        described = _described(metadata)
+        self._agree("save", step, in_background=False)
+        job = self._new_job(step)
+
+        def work() -> Saved:
+            collected = self._collected(state)
+            shards = _staging.in_place(collected)
+            return self._carry_out(job, shards, collected.objects, described)
+
+        settle(job.committed, lambda: self._or_give_up(job, work))
+        job.stats.blocked = time.monotonic() - started
+        self._jobs.remove(job)
+        self._ended(job)
+        error = job.committed.exception()
+        if error is not None:
+            raise error
+        return job.committed.result()
+
+    def save_async(
+        self,
+        step: int,
+        state: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None = None,
+        staging: str = "blocking",
+    ) -> Job:
+        """Starts a save and returns as soon as the state may change again (`staging="blocking"`), or at once
+        ("overlap": then wait for `job.staged` before the state changes).
+
+        Raises what a save before failed with, on all ranks at the same call."""
+        if staging not in ("blocking", "overlap"):
+            raise InvalidArgument(f'staging is "blocking" or "overlap", not {staging!r}')
+        started = time.monotonic()
+        described = _described(metadata)
+        skipped = self._agree("save", step, in_background=True) == "skip"
+        job = self._new_job(step)
+        if skipped:
+            return self._skipped(job)
+        self._start(job, state, described, staging == "overlap")
+        job.stats.blocked = time.monotonic() - started
+        return job
+
+    def _start(self, job: Job, state: Mapping[str, Any], described: str, overlap: bool) -> None:
+        try:
+            collected = self._collected(state)
+        except Exception as error:
+            if self._team.alone:
+                self._jobs.remove(job)
+                raise
+            # All ranks are to learn of it at the same call: the next one.
+            job.staged.set_result(None)
+            return self._worker.start(lambda: settle(job.committed, lambda: self._give_up(job, error)))
+        buffer = self._buffers.take()
+        staging, objects = buffer.plan(collected), collected.objects
+
+        def stage() -> None:
+            started = time.monotonic()
+            settle(job.staged, staging.copy)
+            job.stats.staging = time.monotonic() - started
+            self._announcer.tell(Event("staged", job.step, stats=job.stats))
+
+        def save() -> Saved:
+            try:
+                shards = job.staged.result()
+                return self._or_give_up(job, lambda: self._carry_out(job, shards, objects, described))
+            finally:
+                self._buffers.give_back(buffer)
+
+        def finish() -> None:
+            settle(job.committed, save)
+            self._announce(job)
+
+        self._announcer.watch(job)
+        if overlap:
+            self._stager.start(lambda: (stage(), self._worker.start(finish)))
+        else:
+            stage()
+            self._worker.start(finish)
+
+    def _collected(self, state: Mapping[str, Any]) -> Any:
+        return collect(state, self._team.rank, self.options.allow_pickle)
+
+    def _carry_out(self, job: Job, shards: list, objects: list, described: str) -> Saved:
+        """The save itself, by native threads."""
+        before, group = self.run.repository.traffic(), self._team.native()
+        if self._team.leads:
+            report = self._native.save(job.step, shards, objects, described, [], group, job.progress)
+            ordinal = report["checkpoint"].ordinal
+        else:
+            report = self._native.save(job.step, shards, objects, group, job.progress)
+            ordinal = report["ordinal"]
+        _fill(job.stats, report, before, self.run.repository.traffic())
+        return Saved(job.step, ordinal, job.stats)
+
+    def _or_give_up(self, job: Job, work: Callable[[], Saved]) -> Saved:
+        """`work`; if it fails before the compiled half tells the other ranks, they are told here."""
+        try:
+            return work()
+        except EverstepError as error:
+            if isinstance(error, InvalidArgument) and not self._team.alone:
+                return self._give_up(job, error)
+            raise
+        except Exception as error:
+            return self._give_up(job, error)
+
+    def _give_up(self, job: Job, error: Exception) -> Saved:
+        if not self._team.alone:
+            self._native.give_up(job.step, f"{type(error).__name__}: {error}", self._team.native())
+        raise error
+
+    # Agreeing.
+
+    def _new_job(self, step: int) -> Job:
+        job = Job(step)
+        self._jobs.append(job)
+        return job
+
+    def _skipped(self, job: Job) -> Job:
+        self._jobs.remove(job)
+        job.skipped = True
+        job.staged.set_result(None)
+        job.committed.set_result(None)
+        self._say(f"step {job.step} is not saved: the save before is still on its way")
+        self._announcer.tell(Event("skipped", job.step))
+        return job
+
+    def _agree(self, what: str, step: int, in_background: bool) -> str:
+        """Before a save begins, all ranks learn the same outcome of those before, and act alike: "go" or "skip", or
+        what the leader's verdict says is raised everywhere."""
+        self._check_usable()
+        self._calls += 1
+        key = f"verdict/{self._ticket}/{self._calls}"
+        doing = f"{what} of step {step}"
+        if self._team.leads:
+            verdict = self._judge(in_background)
+            self._team.tell(key, verdict)
+        else:
+            verdict = self._team.hear(key, 0, doing)
+        return self._obey(verdict)
+
+    def _judge(self, in_background: bool) -> dict[str, Any]:
+        """The leader's verdict."""
+        running = [job for job in self._jobs if not job.committed.done()]
+        if in_background and self.options.overlap == "skip" and running:
+            verb = "skip"
+        else:
+            allowed = self.options.at_once - 1 if in_background else 0
+            wait_all(running[: len(running) - allowed], None)
+            verb = "go"
+        ended = []
+        for job in self._jobs:
+            if not job.committed.done():
+                break
+            error = job.committed.exception()
+            ended.append({"step": job.step, "error": packed(error) if error else None, "fatal": bool(error and is_fatal(error))})
+        return {"do": verb, "ended": ended, "raise": self._must_raise(ended)}
+
+    def _must_raise(self, ended: list[dict[str, Any]]) -> bool:
+        """Whether failures among `ended`, in their order, are more than is tolerated."""
+        failures, failed, fatal = self._failures, False, False
+        for outcome in ended:
+            failures = failures + 1 if outcome["error"] else 0
+            failed |= outcome["error"] is not None
+            fatal |= outcome["fatal"]
+        options, age = self.options, time.monotonic() - self._last_commit
+        if options.on_failure == "raise" or fatal:
+            return failed
+        too_many = options.max_failures is not None and failures > options.max_failures
+        too_old = options.max_age is not None and failures > 0 and age > options.max_age
+        return too_many or too_old
+
+    def _obey(self, verdict: dict[str, Any]) -> str:
+        errors: list[EverstepError] = []
+        for outcome in verdict["ended"]:
+            job = self._jobs.pop(0)
+            wait_all([job], self.options.deadline)
+            if outcome["error"] is None:
+                self._failures, self._last_commit = 0, time.monotonic()
+                continue
+            self._failures += 1
+            errors.append(unpacked(outcome["error"], f"the save of step {outcome['step']} failed: "))
+            if not verdict["raise"]:
+                self._say(f"{errors[-1]} (failure {self._failures} in a row)", warning=True)
+        if verdict["raise"]:
+            error = errors[0] if errors else RankFailed("saves have failed for too long")
+            raise error
+        return verdict["do"]
+
+    def _ended(self, job: Job) -> None:
+        """A save whose outcome the caller is told directly."""
+        self._announce(job)
+        if job.committed.exception() is None:
+            self._failures, self._last_commit = 0, time.monotonic()
+
+    def _announce(self, job: Job) -> None:
+        error, stats = job.committed.exception(), job.stats
+        if error is not None:
+            self._announcer.tell(Event("failed", job.step, stats=stats, error=error))
+            self._say(f"step {job.step} was not saved: {error}", warning=True)
+            return
+        self._announcer.tell(Event("committed", job.step, job.progress.done, job.progress.planned, stats))
+        self._say(
+            f"step {job.step} is committed: {_size(stats.raw_bytes)}, {_size(stats.stored_bytes)} of it stored anew, in "
+            f"{stats.seconds.get('total', 0.0):.1f} s"
+        )
+
+    def _say(self, message: str, warning: bool = False) -> None:
+        """To the log: at most a line a save, by the leader; the other ranks only when asked for details."""
+        level = (30 if warning else 20) if self._team.leads else 10
+        log.log(level, "run %s: %s", self.run.name, message)
+
+    # Resuming.
+
+    def resume(self, into: Mapping[str, Any], fallback: int = 1, **options: Any) -> int | None:
+        """Loads the newest checkpoint into the state `into`, in place, on all ranks, and returns its step; None if there
+        is none. If it is damaged, up to `fallback` older ones are tried, all ranks the same; the run is then rolled back
+        to the one that was good. `options` are those of `Checkpoint.load`.
+
+        Raises Corrupt when none of them is good, SchemaMismatch, RankFailed naming ranks that failed, Unreachable."""
+        report = self.resume_report(into, fallback, **options)
+        return None if report is None else report.step
+
+    def resume_report(self, into: Mapping[str, Any], fallback: int = 1, **options: Any) -> LoadReport | None:
+        """As `resume`, but returns all that is to be said of the load."""
+        self._agree("resume", 0, in_background=False)
+        placed = LoadOptions(**options, rank=self._team.rank, world_size=self._team.world_size)
+        for tried in range(fallback + 1):
+            key = f"resume/{self._ticket}/{self._calls}/{tried}"
+            ordinal = self._team.from_leader(key, lambda: self._candidate(tried), "resuming")
+            if ordinal is None:
+                return None
+            checkpoint = self.run.checkpoint(ordinal)
+            report, bad = self._try(key, checkpoint, into, placed)
+            if bad is None:
+                return self._resumed(checkpoint, report, tried)
+            if tried == fallback:
+                raise bad
+            self._say(f"{checkpoint} is not usable ({bad}); trying the one before", warning=True)
+        raise AssertionError("the last try returns or raises")
+
+    def _candidate(self, tried: int) -> int | None:
+        """The ordinal of the newest checkpoint but `tried`. Only the leader looks, so that all ranks take the same."""
+        latest = self._native.latest()
+        if latest is None:
+            return None
+        older = [ordinal for ordinal, _ in self.run.checkpoints() if ordinal <= latest.ordinal]
+        if tried >= len(older):
+            raise Corrupt(f"run {self.run.name} has no checkpoint older than those that are damaged")
+        return older[-1 - tried]
+
+    def _try(
+        self, key: str, checkpoint: Checkpoint, into: Mapping[str, Any], options: LoadOptions
+    ) -> tuple[LoadReport | None, Unusable | None]:
+        """Loads, and hears of all ranks. An error of the kind that another checkpoint may not have is given back."""
+        report, own = None, None
+        try:
+            report = Placing(checkpoint, into, options).run()
+        except EverstepError as error:
+            own = error
+        if self._team.alone:
+            return self._judged({0: packed(own) if own else None}, report, own)
+        self._team.tell(f"{key}/{self._team.rank}", packed(own) if own else None)
+        facts = self._team.hear_all(lambda rank: f"{key}/{rank}", f"loading {checkpoint}")
+        return self._judged(facts, report, own)
+
+    def _judged(
+        self, facts: dict[int, dict | None], report: LoadReport | None, own: EverstepError | None
+    ) -> tuple[LoadReport | None, Unusable | None]:
+        failed = {rank: fact for rank, fact in facts.items() if fact is not None}
+        if not failed:
+            return report, None
+        errors = {rank: own if rank == self._team.rank else unpacked(fact, f"rank {rank}: ") for rank, fact in failed.items()}
+        hard = [error for error in errors.values() if not isinstance(error, (Corrupt, Expired))]
+        if hard:
+            raise own if own in hard else hard[0]
+        return None, own or next(iter(errors.values()))
+
+    def _resumed(self, checkpoint: Checkpoint, report: LoadReport, tried: int) -> LoadReport:
+        if tried:
+            key = f"rollback/{self._ticket}/{self._calls}"
+            roll = lambda: self._native.rollback(checkpoint.native).ordinal  # noqa: E731
+            ordinal = self._team.from_leader(key, roll, f"rolling back to {checkpoint}")
+            self._say(f"rolled back to {checkpoint}, which is now ordinal {ordinal}", warning=True)
+        else:
+            self._native.take_index(checkpoint.native)
+        return report
+
+    # Ending.
+
+    @property
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint, as this writer knows it (leader), or as the store has it."""
+        if not self._team.leads:
+            return self.run.latest()
+        found: NativeCheckpoint | None = self._native.latest()
+        return found and Checkpoint(self.run.repository, found)
+
+    def finish(self, deadline: float) -> Finished:
+        """Waits at most `deadline` seconds for saves on their way, as after SIGTERM, and says what became of them."""
+        jobs = list(self._jobs)
+        wait_all(jobs, deadline)
+        errors = {job.step: job.committed.exception() for job in jobs if job.committed.done()}
+        return Finished(
+            [step for step, error in errors.items() if error is None],
+            {step: error for step, error in errors.items() if error is not None},
+            [job.step for job in jobs if not job.committed.done()],
+        )
+
+    def close(self) -> None:
+        """Waits for saves on their way and ends the session. Raises what the last of them failed with, on all ranks."""
+        if self._closed:
+            return
+        try:
+            if self._jobs:
+                self._agree("close", self._jobs[-1].step, in_background=False)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        _exit.forget(self)
+        self._stager.stop()
+        self._worker.stop()
+        if self._team.leads:
+            self._native.close()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise InvalidArgument(f"the writer of run {self.run.name} is closed")
+        if os.getpid() != self._pid:
+            raise InvalidArgument(f"the writer of run {self.run.name} was opened before a fork: open it in this process")
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None:
+            return self.close()
+        # Another error is on its way: what is being saved may end, but nothing of it hides that error.
+        if not self._closed and os.getpid() == self._pid:
+            left = wait_all(self._jobs, self.options.exit_limit)
+            for job in left:
+                self._say(f"step {job.step} was not committed", warning=True)
+            if not left:
+                self._end()
+
+
+def _described(metadata: Mapping[str, Any] | None) -> str:
+    try:
+        return json.dumps(dict(metadata or {}), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"metadata is what JSON can say: {error}") from None
+
+
+def _fill(stats: Stats, report: dict[str, Any], before: dict[str, int], after: dict[str, int]) -> None:
+    stats.seconds = dict(report["seconds"])
+    stats.raw_bytes = report["raw_bytes"]
+    stats.new_raw_bytes = report.get("new_raw_bytes", 0)
+    stats.stored_bytes = report["bytes_uploaded"]
+    stats.requests = after["requests"] - before["requests"]
+    stats.retries = after["retries"] - before["retries"]
+    stats.slowest = report.get("ranks", [])
+
+
+def _size(count: int) -> str:
+    value, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
