@@ -22,6 +22,8 @@ class Region:
     @staticmethod
     def of_buffer(buffer: object, writable: bool) -> Region:
         """Of anything with a C-contiguous buffer (numpy array, bytearray, memoryview). BufferError otherwise."""
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """Itself as a writable buffer of bytes."""
 
 @final
 class Opaque:
@@ -129,6 +131,8 @@ class Writer:
         """metadata: JSON text of an object. Report: checkpoint, tensors, objects, raw_bytes, new_raw_bytes,
         reused_raw_bytes, bytes_uploaded, packs, chunks_uploaded, chunks_reused, index_bytes, and seconds: {hash, encode,
         upload, ranks, commit, total}."""
+    def give_up(self, step: int, why: str, group: Group) -> None:
+        """Tells the other ranks, who are about to save `step`, that there will be no attempt, and why."""
     def rollback(self, target: Checkpoint) -> Checkpoint: ...
     def take_index(self, checkpoint: Checkpoint) -> None: ...
     def close(self) -> None: ...
@@ -139,6 +143,8 @@ class Member:
     def save(self, step: int, shards: Sequence[Shard], objects: Sequence[Object], group: Group, progress: Progress | None) -> dict[str, Any]:
         """Returns once the leader has committed. Report: ordinal, raw_bytes, bytes_uploaded, packs, chunks_uploaded,
         chunks_reused, seconds."""
+    def give_up(self, step: int, why: str, group: Group) -> None:
+        """Answers the call to the save of `step` by saying that this rank cannot take part, and why."""
     def take_index(self, checkpoint: Checkpoint) -> None: ...
 
 def cancel(progress: Progress) -> None:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _exit, _staging
 from ._collect import collect
@@ -133,12 +133,15 @@ class Writer:
         self._agree("save", step, in_background=False)
         job = self._new_job(step)
 
-        def work() -> Saved:
+        def prepare() -> tuple[list, list]:
             collected = self._collected(state)
-            shards = _staging.in_place(collected)
-            return self._carry_out(job, shards, collected.objects, described)
+            return _staging.in_place(collected), collected.objects
 
-        settle(job.committed, lambda: self._or_give_up(job, work))
+        def work() -> Saved:
+            shards, objects = self._or_give_up(job, prepare)
+            return self._carry_out(job, shards, objects, described)
+
+        settle(job.committed, work)
         job.stats.blocked = time.monotonic() - started
         self._jobs.remove(job)
         self._ended(job)
@@ -191,8 +194,8 @@ class Writer:
 
         def save() -> Saved:
             try:
-                shards = job.staged.result()
-                return self._or_give_up(job, lambda: self._carry_out(job, shards, objects, described))
+                shards = self._or_give_up(job, job.staged.result)
+                return self._carry_out(job, shards, objects, described)
             finally:
                 self._buffers.give_back(buffer)
 
@@ -222,18 +225,14 @@ class Writer:
         _fill(job.stats, report, before, self.run.repository.traffic())
         return Saved(job.step, ordinal, job.stats)
 
-    def _or_give_up(self, job: Job, work: Callable[[], Saved]) -> Saved:
-        """`work`; if it fails before the compiled half tells the other ranks, they are told here."""
+    def _or_give_up(self, job: Job, prepare: Callable[[], Any]) -> Any:
+        """`prepare`; if it fails, so that there is nothing to give to the compiled half, the other ranks are told."""
         try:
-            return work()
-        except EverstepError as error:
-            if isinstance(error, InvalidArgument) and not self._team.alone:
-                return self._give_up(job, error)
-            raise
+            return prepare()
         except Exception as error:
             return self._give_up(job, error)
 
-    def _give_up(self, job: Job, error: Exception) -> Saved:
+    def _give_up(self, job: Job, error: Exception) -> NoReturn:
         if not self._team.alone:
             self._native.give_up(job.step, f"{type(error).__name__}: {error}", self._team.native())
         raise error
