@@ -41,12 +41,12 @@ impl Session {
         intent.job.clone_from(&self.job);
         let body = self.claim(&mut intent).await?;
         let ordinal = intent.ordinal;
-        self.undecided.insert(ordinal, Undecided { id, attempt: None, in_doubt: false, _beat: None });
+        self.undecided.insert(ordinal, Undecided { id, attempt: None, in_doubt: false, beat: None });
         let confirmed = self.confirm(parents).await?;
         let attempt = Attempt { id, ordinal, step, world_size, confirmed };
         // The copy of the intent is for people; only when it was written counts.
         let beat = Beat::start(&self.repository, Key::alive(id), body, ATTEMPT_TTL / 4);
-        let known = Undecided { id, attempt: Some(attempt.clone()), in_doubt: false, _beat: Some(beat) };
+        let known = Undecided { id, attempt: Some(attempt.clone()), in_doubt: false, beat: Some(beat) };
         self.undecided.insert(ordinal, known);
         Ok(attempt)
     }
@@ -103,7 +103,7 @@ impl Session {
         }
         if other.session == self.id {
             // A claim of ours that was reported as failed and landed after all.
-            let late = Undecided { id: other.attempt, attempt: None, in_doubt: false, _beat: None };
+            let late = Undecided { id: other.attempt, attempt: None, in_doubt: false, beat: None };
             self.undecided.entry(ordinal).or_insert(late);
         }
         self.seen = ordinal;

@@ -13,6 +13,7 @@ use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_format::repository::WriterMode;
 use everstep_format::session::SessionMark;
 use everstep_store::{Class, StoreError};
+use futures::FutureExt;
 
 use crate::beat::Beat;
 use crate::commit::Purpose;
@@ -82,7 +83,7 @@ pub(crate) struct Undecided {
     /// A commit was sent and its outcome is not known. It may be committed, so it is left alone.
     pub(crate) in_doubt: bool,
     /// `alive/<attempt>`; ends when it is dropped.
-    pub(crate) _beat: Option<Beat>,
+    pub(crate) beat: Option<Beat>,
 }
 
 /// Which checkpoints an attempt deduplicates against.
@@ -214,6 +215,32 @@ impl Session {
                 tracing::debug!(run = %self.run, ordinal = %attempt.ordinal, %error, "not aborted yet")
             }
         }
+    }
+
+    /// Gives up, in the background, what futures of this session left undecided that were dropped half-way, and says which
+    /// attempts these are. One whose commit was under way is left alone. The session can go on at once, whatever the
+    /// store does.
+    pub fn let_go(&mut self, why: &str) -> Vec<AttemptId> {
+        let open = self.undecided.iter_mut().filter(|(_, own)| !own.in_doubt);
+        let claims: Vec<Claim> = open
+            .map(|(ordinal, own)| {
+                own.beat = None;
+                Claim { ordinal: *ordinal, attempt: own.id }
+            })
+            .collect();
+        claims.iter().for_each(|claim| self.abort_in_background(*claim, why));
+        claims.iter().map(|claim| claim.attempt).collect()
+    }
+
+    fn abort_in_background(&self, claim: Claim, why: &str) {
+        let abort = Abort { reason: "failed".to_owned(), detail: why.to_owned(), by: Some(self.id) };
+        let (repository, run) = (self.repository.clone(), self.run.clone());
+        let aborted = async move {
+            if let Err(error) = put_abort(&repository, &run, claim, abort).await {
+                tracing::debug!(%run, ordinal = %claim.ordinal, %error, "not aborted yet");
+            }
+        };
+        self.repository.world().spawn(aborted.boxed());
     }
 
     /// Goes back to `target` deliberately: an attempt above the fence whose COMMIT carries a copy of its

@@ -11,10 +11,12 @@ use everstep_format::outcome::{Ending, Outcome};
 use everstep_format::part;
 use everstep_repo::{Fate, Rendezvous, Report, Repository, Ticket};
 use everstep_store::Class;
+use futures::FutureExt;
 
 use crate::group::{Group, Seat};
 use crate::item::object_bytes;
 use crate::known::{Known, chunks_of};
+use crate::let_go::WHY;
 use crate::plan::Plan;
 use crate::share::{self, Errand};
 use crate::watch::Watch;
@@ -27,6 +29,8 @@ pub struct Member {
     repository: Repository,
     run: RunName,
     next: SaveId,
+    /// The attempt that it works for.
+    busy_with: Option<(AttemptId, Seat)>,
 }
 
 /// Which save a share is for.
@@ -78,7 +82,7 @@ impl Member {
     /// A rank that takes part in the saves of the session that gave `ticket`, from there on.
     pub fn new(repository: Repository, ticket: Ticket) -> Self {
         let Ticket { run, next } = ticket;
-        Self { repository, run, next }
+        Self { repository, run, next, busy_with: None }
     }
 
     /// A ticket for another process, from the save that this one waits for.
@@ -136,10 +140,12 @@ impl Member {
             (Ok(called), plan) => (called, plan),
         };
         let errand = Errand::of_card(&called.attempt, seat);
+        self.busy_with = Some((errand.attempt, seat));
         let written = match plan {
             Ok(plan) => self.write(&errand, plan, (tools, &rendezvous)).await,
             Err(error) => Err(error),
         };
+        self.busy_with = None;
         match written {
             Ok(written) => Ok(handed_in(called, options.step, written)),
             Err(error) => {
@@ -147,6 +153,15 @@ impl Member {
                 Err(error)
             }
         }
+    }
+
+    /// Tells the leader, in the background, that this rank gives up: after a [`Member::hand_in`] whose future was dropped
+    /// half-way.
+    pub fn let_go(&mut self, group: &Group) {
+        let Some(share) = self.busy_with.take() else { return };
+        let rendezvous = group.rendezvous_in(&self.repository);
+        let told = async move { give_up(&rendezvous, share, WHY).await };
+        self.repository.world().spawn(told.boxed());
     }
 
     async fn called(

@@ -28,6 +28,11 @@ impl SaveOptions {
         let (parents, metadata) = (Parents::Latest, serde_json::Map::new());
         Self { step: Step(step), parents, metadata, group: Group::alone() }
     }
+
+    /// Step and ranks, as [`crate::let_go`] needs them.
+    pub fn occasion(&self) -> (Step, Group) {
+        (self.step, self.group.clone())
+    }
 }
 
 /// Limits of memory and concurrency, and how chunks are packed.

@@ -49,7 +49,7 @@ impl Checkpoint {
     /// # Errors
     /// `Corrupt`, `Expired`, `Unreachable`.
     pub fn entries(&self, selection: &Selection) -> Result<Vec<Entry>, Error> {
-        Ok(self.repository.engine.runtime.block_on(self.reader.entries(selection))?)
+        self.repository.engine.wait(self.reader.entries(selection))
     }
 
     /// One entry by name, by at most two ranged reads.
@@ -57,7 +57,7 @@ impl Checkpoint {
     /// # Errors
     /// `Corrupt`, `Expired`, `Unreachable`.
     pub fn entry(&self, name: &str) -> Result<Option<Entry>, Error> {
-        Ok(self.repository.engine.runtime.block_on(self.reader.entry(name))?)
+        self.repository.engine.wait(self.reader.entry(name))
     }
 
     /// The index as it is stored, verified, for the other processes of this machine: one reads it and hands it on (in
@@ -67,7 +67,7 @@ impl Checkpoint {
     /// # Errors
     /// `Corrupt`, `Expired`, `Unreachable`.
     pub fn index_file(&self) -> Result<Bytes, Error> {
-        Ok(self.repository.engine.runtime.block_on(self.reader.index_file())?)
+        self.repository.engine.wait(self.reader.index_file())
     }
 
     /// This checkpoint with its index at hand, as [`Checkpoint::index_file`] gave it in another process: nothing that is
@@ -85,8 +85,7 @@ impl Checkpoint {
     /// # Errors
     /// `NotFound`, `InvalidArgument` for a box outside the shape; `Corrupt`, `Expired`, `Unreachable`.
     pub fn estimate(&self, boxes: &[(String, Bounds)]) -> Result<Estimate, Error> {
-        let estimated =
-            |tools: &Tools<'_>| self.repository.engine.runtime.block_on(self.reader.estimate(boxes, tools));
+        let estimated = |tools: &Tools<'_>| self.repository.engine.wait(self.reader.estimate(boxes, tools));
         self.with_tools(&(), estimated)
     }
 
@@ -110,8 +109,7 @@ impl Checkpoint {
         progress: &dyn Progress,
     ) -> Result<RestoreReport, Error> {
         let restored = |tools: &Tools<'_>| {
-            let runtime = &self.repository.engine.runtime;
-            runtime.block_on(everstep_restore::restore(&self.reader, targets, options, tools))
+            self.repository.engine.wait(everstep_restore::restore(&self.reader, targets, options, tools))
         };
         self.with_tools(progress, restored)
     }
@@ -121,9 +119,7 @@ impl Checkpoint {
     /// # Errors
     /// `NotFound`, `InvalidArgument` for a box outside the shape; those of [`Checkpoint::load`].
     pub fn read(&self, name: &str, bounds: Option<Bounds>) -> Result<Vec<u8>, Error> {
-        let read = |tools: &Tools<'_>| {
-            self.repository.engine.runtime.block_on(self.reader.read_box(name, bounds, tools))
-        };
+        let read = |tools: &Tools<'_>| self.repository.engine.wait(self.reader.read_box(name, bounds, tools));
         self.with_tools(&(), read)
     }
 
@@ -132,9 +128,7 @@ impl Checkpoint {
     /// # Errors
     /// `NotFound`; those of [`Checkpoint::load`].
     pub fn object(&self, name: &str, rank: Option<Rank>) -> Result<StoredContent, Error> {
-        let read = |tools: &Tools<'_>| {
-            self.repository.engine.runtime.block_on(self.reader.object(name, rank, tools))
-        };
+        let read = |tools: &Tools<'_>| self.repository.engine.wait(self.reader.object(name, rank, tools));
         self.with_tools(&(), read)
     }
 
@@ -144,8 +138,7 @@ impl Checkpoint {
     /// `SchemaMismatch` when it is kept per rank and was not saved by exactly these ranks; those of [`Checkpoint::object`].
     pub fn object_of_rank(&self, name: &str, rank: Rank, world_size: u32) -> Result<StoredContent, Error> {
         let read = |tools: &Tools<'_>| {
-            let runtime = &self.repository.engine.runtime;
-            runtime.block_on(self.reader.object_of_rank(name, (rank, world_size), tools))
+            self.repository.engine.wait(self.reader.object_of_rank(name, (rank, world_size), tools))
         };
         self.with_tools(&(), read)
     }
@@ -153,11 +146,11 @@ impl Checkpoint {
     fn with_tools<T>(
         &self,
         progress: &dyn Progress,
-        act: impl FnOnce(&Tools<'_>) -> Result<T, everstep_restore::RestoreError>,
+        act: impl FnOnce(&Tools<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let engine = &self.repository.engine;
         let tools =
             Tools { pool: &engine.pool, settings: &engine.options.restore, progress: &Watched(progress) };
-        Ok(act(&tools)?)
+        act(&tools)
     }
 }

@@ -17,13 +17,13 @@ use crate::{Error, Options};
 pub fn diagnose(address: &str, options: &Options) -> Result<Vec<Check>, Error> {
     let engine = Engine::new(options)?;
     let world = Engine::world();
-    engine.runtime.block_on(async {
+    engine.wait(async {
         let examination = everstep_store::doctor::examine(address, &options.store, world.clone()).await?;
         let mut checks = examination.checks;
         if let Some(store) = examination.store {
             checks.push(repository(Inner::open(store, world).await));
         }
-        Ok(checks)
+        Ok::<_, Error>(checks)
     })
 }
 
@@ -42,7 +42,7 @@ pub fn meet(
     let engine = Engine::new(options)?;
     let (store, world) = engine.open_store(address)?;
     let met = everstep_store::doctor::meet(&store, world.as_ref(), as_whom, patience);
-    Ok(engine.runtime.block_on(met)?)
+    engine.wait(met)
 }
 
 fn repository(opened: Result<Inner, everstep_repo::RepoError>) -> Check {

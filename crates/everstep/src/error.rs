@@ -44,6 +44,9 @@ pub enum ErrorKind {
     Untrusted,
     /// Reading the trainer's own memory or files failed.
     Source,
+    /// The caller stopped it ([`crate::Cancel`]). A save that was stopped committed nothing; or, when it was in the middle of
+    /// its commit, the next listing of the run shows whether it did.
+    Interrupted,
 }
 
 impl ErrorKind {
@@ -65,6 +68,7 @@ impl ErrorKind {
             Self::UnsupportedVersion => "unsupported-version",
             Self::Untrusted => "untrusted",
             Self::Source => "source",
+            Self::Interrupted => "interrupted",
         }
     }
 }
@@ -86,6 +90,16 @@ impl Error {
         let message =
             format!("it is unknown whether the rollback of run {run} was committed ({cause}); list the run");
         Self { kind: ErrorKind::OutcomeUnknown, source: message.into() }
+    }
+
+    pub(crate) fn interrupted() -> Self {
+        let message = "stopped by the caller; of a save, nothing was committed, unless it was in the middle of its commit: \
+                       the next listing of the run shows that";
+        Self { kind: ErrorKind::Interrupted, source: message.into() }
+    }
+
+    pub(crate) fn is_interruption(&self) -> bool {
+        self.kind == ErrorKind::Interrupted
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {

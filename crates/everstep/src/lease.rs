@@ -25,7 +25,7 @@ impl Checkpoint {
     pub fn lease(&self, ttl: Duration) -> Result<Lease, Error> {
         let options = LeaseOptions { ttl, holder: None };
         let taken = self.repository().inner.lease(self.inner(), options);
-        let inner = self.repository().engine.runtime.block_on(taken)?;
+        let inner = self.repository().engine.wait(taken)?;
         Ok(Lease { repository: self.repository().clone(), inner })
     }
 }
@@ -41,6 +41,6 @@ impl Lease {
     /// # Errors
     /// `Unreachable`; it then ends by falling silent.
     pub fn end(self) -> Result<(), Error> {
-        Ok(self.repository.engine.runtime.block_on(self.inner.end())?)
+        self.repository.engine.wait(self.inner.end())
     }
 }

@@ -40,8 +40,9 @@
 //! ```
 //!
 //! Every call blocks the calling thread and drives its I/O on the repository's own threads; from async code, call it
-//! through your runtime's `spawn_blocking`.
+//! through your runtime's `spawn_blocking`. A call made in the scope of a [`Cancel`] can be stopped from another thread.
 
+mod cancel;
 mod checkpoint;
 pub mod doctor;
 mod error;
@@ -53,6 +54,7 @@ mod progress;
 mod repository;
 mod run;
 
+pub use cancel::Cancel;
 pub use checkpoint::Checkpoint;
 pub use error::{Error, ErrorKind};
 pub use lease::Lease;

@@ -78,7 +78,12 @@ impl Member {
         let settings = &engine.options.save;
         let tools = Tools { pool: &engine.pool, settings, progress: &Watched(progress), cache: &self.cache };
         let options = ShareOptions { step, group: group.clone() };
-        Ok(engine.runtime.block_on(self.inner.hand_in(state, &options, &tools))?)
+        let handed_in = engine.wait(self.inner.hand_in(state, &options, &tools));
+        if handed_in.as_ref().is_err_and(Error::is_interruption) {
+            let _inside = engine.runtime.enter();
+            self.inner.let_go(group);
+        }
+        handed_in
     }
 
     /// Lets the next share against `checkpoint` use its index as it is at hand there, as [`crate::Writer::take_index`] does.
@@ -91,7 +96,7 @@ impl Member {
     /// # Errors
     /// `RankFailed`, `OutcomeUnknown`.
     pub fn outcome(&self, handed_in: &HandedIn, group: &Group) -> Result<(), Error> {
-        Ok(self.repository.engine.runtime.block_on(self.inner.outcome(handed_in, group))?)
+        self.repository.engine.wait(self.inner.outcome(handed_in, group))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use everstep_format::name::{Ordinal, PinName, RunName};
 use everstep_repo::{AttemptState, Pinned, Pins, RepoError};
+use futures::TryFutureExt;
 
 use crate::{Checkpoint, Error, Repository};
 
@@ -15,7 +16,7 @@ impl Repository {
     /// answer to the commit cannot be trusted; `InvalidArgument` for the name.
     pub fn pin(&self, name: &str, checkpoint: &Checkpoint) -> Result<Pinned, Error> {
         let name = PinName::new(name)?;
-        Ok(self.engine.runtime.block_on(self.inner.pin(&name, checkpoint.inner()))?)
+        self.engine.wait(self.inner.pin(&name, checkpoint.inner()))
     }
 
     /// Gives a pin up: what only it keeps goes with the next garbage collection. The answer is what it was.
@@ -24,7 +25,7 @@ impl Repository {
     /// `NotFound`; `Unreachable`, `PermissionDenied`.
     pub fn unpin(&self, name: &str, reason: &str) -> Result<Pinned, Error> {
         let name = PinName::new(name)?;
-        Ok(self.engine.runtime.block_on(self.inner.unpin(&name, reason))?)
+        self.engine.wait(self.inner.unpin(&name, reason))
     }
 
     /// The pin called `name`.
@@ -33,7 +34,7 @@ impl Repository {
     /// `NotFound`; `Corrupt`, `Unreachable`.
     pub fn pinned(&self, name: &str) -> Result<Pinned, Error> {
         let name = PinName::new(name)?;
-        Ok(self.engine.runtime.block_on(self.inner.pinned(&name))?)
+        self.engine.wait(self.inner.pinned(&name))
     }
 
     /// The pins that count, and what cannot be read among them: damage, and what a newer version wrote.
@@ -41,7 +42,7 @@ impl Repository {
     /// # Errors
     /// `Unreachable`, `PermissionDenied`.
     pub fn pins(&self) -> Result<Pins, Error> {
-        Ok(self.engine.runtime.block_on(self.inner.pins())?)
+        self.engine.wait(self.inner.pins())
     }
 
     /// What became of one attempt, such as one whose commit had an unknown outcome.
@@ -49,8 +50,8 @@ impl Repository {
     /// # Errors
     /// `NotFound` when nobody claimed the ordinal; `OutcomeUnknown` while the store does not let it be read.
     pub fn attempt(&self, run: &RunName, ordinal: Ordinal) -> Result<AttemptState, Error> {
-        let asked = self.engine.runtime.block_on(self.inner.attempt(run, ordinal));
-        asked.map_err(|error| unreadable((run, ordinal), error))
+        let asked = self.inner.attempt(run, ordinal);
+        self.engine.wait(asked.map_err(|error| unreadable((run, ordinal), error)))
     }
 
     /// Decides an undecided attempt as ABORT: it never becomes a checkpoint, and a save that still runs for it fails with a
@@ -59,8 +60,8 @@ impl Repository {
     /// # Errors
     /// Those of [`Repository::attempt`].
     pub fn abort_undecided(&self, run: &RunName, ordinal: Ordinal, why: &str) -> Result<AttemptState, Error> {
-        let settled = self.engine.runtime.block_on(self.inner.abort_undecided(run, ordinal, why));
-        settled.map_err(|error| unreadable((run, ordinal), error))
+        let settled = self.inner.abort_undecided(run, ordinal, why);
+        self.engine.wait(settled.map_err(|error| unreadable((run, ordinal), error)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +11,12 @@ use everstep_format::name::RunName;
 use everstep_format::reference::CheckpointRef;
 use everstep_repo::{InitOptions, Rendezvous, Repository as Inner, StoreRendezvous};
 use everstep_store::{Snapshot, Store, SystemWorld, World};
+use futures::future::{Either, select};
 use rayon::ThreadPool;
 use tokio::runtime::Runtime;
 
 use crate::progress::Watched;
-use crate::{Checkpoint, Error, Options, Progress, Report, Run};
+use crate::{Cancel, Checkpoint, Error, Options, Progress, Report, Run};
 
 /// One prefix in one store. Cheap to clone; every clone shares threads and connections.
 #[derive(Clone)]
@@ -56,10 +58,27 @@ impl Engine {
         Arc::new(SystemWorld::new())
     }
 
+    /// Drives `work` on the calling thread until it ends, or until the token in scope is cancelled: then `work` is dropped,
+    /// so that it has let go of all memory when this returns.
+    pub(crate) fn wait<T, E>(&self, work: impl Future<Output = Result<T, E>>) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        let Some(cancel) = Cancel::in_scope() else { return Ok(self.runtime.block_on(work)?) };
+        if cancel.is_cancelled() {
+            return Err(Error::interrupted());
+        }
+        self.runtime.block_on(async {
+            match select(pin!(work), pin!(cancel.cancelled())).await {
+                Either::Left((result, _)) => Ok(result?),
+                Either::Right(_) => Err(Error::interrupted()),
+            }
+        })
+    }
+
     pub(crate) fn open_store(&self, address: &str) -> Result<Outside, Error> {
         let world = Self::world();
-        let store =
-            self.runtime.block_on(everstep_store::open(address, &self.options.store, world.clone()))?;
+        let store = self.wait(everstep_store::open(address, &self.options.store, world.clone()))?;
         Ok((store, world))
     }
 }
@@ -74,7 +93,7 @@ impl Repository {
     pub fn init(address: &str, options: &Options, init: InitOptions) -> Result<Self, Error> {
         let engine = Arc::new(Engine::new(options)?);
         let (store, world) = engine.open_store(address)?;
-        let inner = engine.runtime.block_on(Inner::init(store, world, init))?;
+        let inner = engine.wait(Inner::init(store, world, init))?;
         Ok(Self { inner, engine })
     }
 
@@ -85,7 +104,7 @@ impl Repository {
     pub fn open(address: &str, options: &Options) -> Result<Self, Error> {
         let engine = Arc::new(Engine::new(options)?);
         let (store, world) = engine.open_store(address)?;
-        let inner = engine.runtime.block_on(Inner::open(store, world))?;
+        let inner = engine.wait(Inner::open(store, world))?;
         Ok(Self { inner, engine })
     }
 
@@ -109,7 +128,7 @@ impl Repository {
     /// # Errors
     /// `Unreachable`, `PermissionDenied`.
     pub fn runs(&self) -> Result<Vec<RunName>, Error> {
-        Ok(self.engine.runtime.block_on(self.inner.runs())?)
+        self.engine.wait(self.inner.runs())
     }
 
     /// The run `name`, which need not exist yet.
@@ -125,7 +144,7 @@ impl Repository {
     /// # Errors
     /// `NotFound`, `Incomplete`, `Expired`.
     pub fn resolve(&self, reference: &CheckpointRef) -> Result<(Checkpoint, Vec<crate::Ordinal>), Error> {
-        let resolved = self.engine.runtime.block_on(self.inner.resolve(reference))?;
+        let resolved = self.engine.wait(self.inner.resolve(reference))?;
         Ok((Checkpoint::new(self.clone(), resolved.checkpoint), resolved.also))
     }
 
@@ -149,7 +168,7 @@ impl Repository {
         let options = CheckOptions { deep, only: only.map(|checkpoint| checkpoint.inner().clone()) };
         let settings = &self.engine.options.check;
         let tools = Tools { pool: &self.engine.pool, settings, progress: &Watched(progress) };
-        Ok(self.engine.runtime.block_on(everstep_check::check(&self.inner, &options, &tools))?)
+        self.engine.wait(everstep_check::check(&self.inner, &options, &tools))
     }
 }
 

@@ -7,7 +7,7 @@ use everstep_repo::{AttemptState, CommitOutcome, OpenOptions, Parents, Session, 
 use everstep_save::{Group, SaveCache, SaveOptions, Tools};
 
 use crate::progress::Watched;
-use crate::{Checkpoint, Error, Progress, Repository, SaveReport, State};
+use crate::{Checkpoint, Error, Progress, Repository, SaveReport, SessionId, State};
 
 /// A named line of training. Reading needs neither a fence nor write permission.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ impl Run {
     /// # Errors
     /// `NotFound` for an unknown run; `Unreachable`, `Corrupt`.
     pub fn latest(&self) -> Result<Option<Checkpoint>, Error> {
-        let latest = self.repository.engine.runtime.block_on(self.repository.inner.latest(&self.name))?;
+        let latest = self.repository.engine.wait(self.repository.inner.latest(&self.name))?;
         Ok(latest.map(|checkpoint| Checkpoint::new(self.repository.clone(), checkpoint)))
     }
 
@@ -70,7 +70,7 @@ impl Run {
         }
         let after = after.map(|after| after.manifest().ordinal);
         let news = self.repository.inner.wait(&self.name, after, timeout);
-        let news = self.repository.engine.runtime.block_on(news)?;
+        let news = self.repository.engine.wait(news)?;
         Ok(news.map(|checkpoint| Checkpoint::new(self.repository.clone(), checkpoint)))
     }
 
@@ -80,7 +80,7 @@ impl Run {
     /// `Incomplete` when that attempt was never committed; `Expired`, `NotFound`.
     pub fn checkpoint(&self, ordinal: Ordinal) -> Result<Checkpoint, Error> {
         let found = self.repository.inner.checkpoint(&self.name, ordinal);
-        let checkpoint = self.repository.engine.runtime.block_on(found)?;
+        let checkpoint = self.repository.engine.wait(found)?;
         Ok(Checkpoint::new(self.repository.clone(), checkpoint))
     }
 
@@ -89,7 +89,7 @@ impl Run {
     /// # Errors
     /// `NotFound` for an unknown run; `Unreachable`, `PermissionDenied`.
     pub fn attempts(&self) -> Result<Attempts, Error> {
-        Ok(self.repository.engine.runtime.block_on(self.repository.inner.attempts(&self.name))?)
+        self.repository.engine.wait(self.repository.inner.attempts(&self.name))
     }
 
     /// Puts the expired marker beside a checkpoint; its data goes with the next garbage collection.
@@ -97,11 +97,7 @@ impl Run {
     /// # Errors
     /// `Conflict` for the newest checkpoint of the run.
     pub fn expire(&self, ordinal: Ordinal, reason: &str) -> Result<(), Error> {
-        Ok(self
-            .repository
-            .engine
-            .runtime
-            .block_on(self.repository.inner.expire(&self.name, ordinal, reason))?)
+        self.repository.engine.wait(self.repository.inner.expire(&self.name, ordinal, reason))
     }
 
     /// Opens the run for writing: fences older sessions and settles what they left.
@@ -116,7 +112,7 @@ impl Run {
             takeover_after: options.takeover_after.unwrap_or(defaults.takeover_after),
         };
         let opened = self.repository.inner.open_session(&self.name, open);
-        let session = self.repository.engine.runtime.block_on(opened)?;
+        let session = self.repository.engine.wait(opened)?;
         Ok(Writer { repository: self.repository.clone(), session, cache: SaveCache::default() })
     }
 }
@@ -142,6 +138,11 @@ impl Writer {
     /// be trusted; `StorageFull`, `InvalidArgument` (gaps, overlaps, unequal replicas), `Unreachable`.
     pub fn save(&mut self, step: Step, state: &State<'_>, saved: Saved) -> Result<SaveReport, Error> {
         self.save_with(step, state, saved, &())
+    }
+
+    /// The id of this opening of the run.
+    pub fn session(&self) -> SessionId {
+        self.session.id()
     }
 
     /// What other processes need to take part in saves ([`Repository::member`]), as text to pass on. It stays good as long
@@ -212,7 +213,14 @@ impl Writer {
         let engine = &self.repository.engine;
         let settings = &engine.options.save;
         let tools = Tools { pool: &engine.pool, settings, progress: &Watched(progress), cache: &self.cache };
-        Ok(engine.runtime.block_on(everstep_save::save(&mut self.session, state, options, &tools))?)
+        let (before, occasion) = (self.session.ticket().next, options.occasion());
+        let saved = engine.wait(everstep_save::save(&mut self.session, state, options, &tools));
+        if saved.as_ref().is_err_and(Error::is_interruption) {
+            // What is still to be said is said in the background: the store may be why the call was interrupted.
+            let _inside = engine.runtime.enter();
+            everstep_save::let_go(&mut self.session, before, occasion);
+        }
+        saved
     }
 
     fn parents(&self, also: &[Checkpoint]) -> Parents {
@@ -229,7 +237,12 @@ impl Writer {
     /// `Expired` when `target` has expired meanwhile; otherwise those of [`Writer::save`].
     pub fn rollback(&mut self, target: &Checkpoint) -> Result<Checkpoint, Error> {
         let engine = &self.repository.engine;
-        match engine.runtime.block_on(self.session.rollback(target.inner()))? {
+        let outcome = engine.wait(self.session.rollback(target.inner()));
+        if outcome.as_ref().is_err_and(Error::is_interruption) {
+            let _inside = engine.runtime.enter();
+            self.session.let_go("interrupted");
+        }
+        match outcome? {
             CommitOutcome::Committed(checkpoint) => Ok(Checkpoint::new(self.repository.clone(), checkpoint)),
             CommitOutcome::Conflict(error) => Err(error.into()),
             CommitOutcome::Unknown(cause) => Err(Error::unknown_outcome(self.session.run(), &cause)),
@@ -241,6 +254,6 @@ impl Writer {
     /// # Errors
     /// `Unreachable`; the session is over all the same.
     pub fn close(self) -> Result<(), Error> {
-        Ok(self.repository.engine.runtime.block_on(self.session.close())?)
+        self.repository.engine.wait(self.session.close())
     }
 }
