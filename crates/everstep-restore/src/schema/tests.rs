@@ -37,7 +37,7 @@ fn target<'a>(name: &str, shape: &[u64], into: &'a mut [u8]) -> Target<'a> {
 }
 
 fn only_layers() -> RestoreOptions {
-    let scope = Selection { select: vec![Pattern::new("layer.*").unwrap()], exclude: Vec::new() };
+    let scope = Selection { select: vec![Pattern::new("layer.*").unwrap()], ..Selection::all() };
     RestoreOptions { scope, ..RestoreOptions::default() }
 }
 

@@ -62,7 +62,7 @@ impl Context {
 
 /// The globs of a command line.
 pub(crate) fn selection(args: &SelectionArgs) -> Result<Selection, Failure> {
-    Ok(Selection { select: patterns(&args.select)?, exclude: patterns(&args.exclude)? })
+    Ok(Selection { select: patterns(&args.select)?, exclude: patterns(&args.exclude)?, names: None })
 }
 
 pub(crate) fn patterns(globs: &[String]) -> Result<Vec<Pattern>, Failure> {
