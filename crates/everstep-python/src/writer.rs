@@ -1,0 +1,130 @@
+//! The writer of a run.
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use everstep::{Saved, Step};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::call::{self, Failure};
+use crate::checkpoint::Checkpoint;
+use crate::dicts;
+use crate::group::Group;
+use crate::home::Home;
+use crate::progress::Progress;
+use crate::state::{GivenObject, GivenShard, Held};
+
+/// A session: the leader's. One call at a time; another one meanwhile raises RuntimeError.
+#[pyclass(frozen, module = "everstep._everstep")]
+pub(crate) struct Writer {
+    inner: Home<Mutex<Option<everstep::Writer>>>,
+    session: String,
+}
+
+/// What one call at a time may use; RuntimeError while another one does.
+pub(crate) fn alone<'m, T>(mutex: &'m Mutex<T>, what: &str) -> PyResult<MutexGuard<'m, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Ok(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            Err(PyRuntimeError::new_err(format!("another call of this {what} is running")))
+        }
+    }
+}
+
+fn closed() -> PyErr {
+    PyRuntimeError::new_err("the writer is closed")
+}
+
+impl Writer {
+    pub(crate) fn new(inner: everstep::Writer) -> Self {
+        let session = inner.session().to_string();
+        Self { inner: Home::new(Mutex::new(Some(inner))), session }
+    }
+
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        progress: Option<&Progress>,
+        act: impl FnOnce(&mut everstep::Writer) -> Result<T, everstep::Error> + Send,
+    ) -> PyResult<T> {
+        let mut guard = alone(self.inner.get()?, "writer")?;
+        let writer = guard.as_mut().ok_or_else(closed)?;
+        call::run(py, progress, || Ok(act(writer)?))
+    }
+
+    /// For what neither waits nor takes long.
+    fn look<T>(&self, look: impl FnOnce(&everstep::Writer) -> T) -> PyResult<T> {
+        let guard = alone(self.inner.get()?, "writer")?;
+        Ok(look(guard.as_ref().ok_or_else(closed)?))
+    }
+}
+
+#[pymethods]
+impl Writer {
+    #[getter]
+    fn ticket(&self) -> PyResult<String> {
+        self.look(everstep::Writer::ticket)
+    }
+
+    #[getter]
+    fn session(&self) -> &str {
+        &self.session
+    }
+
+    fn latest(&self) -> PyResult<Option<Checkpoint>> {
+        Ok(self.look(everstep::Writer::latest)?.map(Checkpoint::new))
+    }
+
+    /// metadata: JSON text of an object. Report: checkpoint, tensors, objects, raw_bytes, new_raw_bytes, reused_raw_bytes,
+    /// bytes_uploaded, packs, chunks_uploaded, chunks_reused, index_bytes, and seconds: {hash, encode, upload, ranks,
+    /// commit, total}.
+    #[expect(clippy::too_many_arguments, reason = "the signature is the Python half's")]
+    fn save<'py>(
+        &self,
+        py: Python<'py>,
+        step: u64,
+        shards: Vec<GivenShard>,
+        objects: Vec<GivenObject<'py>>,
+        metadata: &str,
+        parents: Vec<PyRef<'py, Checkpoint>>,
+        group: Option<PyRef<'py, Group>>,
+        progress: Option<PyRef<'py, Progress>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let no_object =
+            |e| PyValueError::new_err(format!("metadata: expected the JSON text of an object: {e}"));
+        let metadata = serde_json::from_str(metadata).map_err(no_object)?;
+        let also = parents.iter().map(|parent| parent.inner().cloned()).collect::<PyResult<_>>()?;
+        let group = group.map_or_else(everstep::Group::alone, |group| group.inner(py));
+        let held = Held::new(py, shards, objects)?;
+        let progress = progress.as_deref();
+        let (report, checkpoint) = self.run(py, progress, |writer| {
+            let watched: &dyn everstep::Progress = match progress {
+                Some(progress) => progress,
+                None => &(),
+            };
+            let (step, saved) = (Step(step), Saved { metadata, also });
+            let report = writer.save_in_with(step, &held.state(), saved, (&group, watched))?;
+            Ok((report, writer.latest()))
+        })?;
+        let dict = dicts::saved(py, &report)?;
+        dict.set_item("checkpoint", checkpoint.map(Checkpoint::new))?;
+        Ok(dict)
+    }
+
+    fn rollback(&self, py: Python<'_>, target: &Checkpoint) -> PyResult<Checkpoint> {
+        let target = target.inner()?;
+        Ok(Checkpoint::new(self.run(py, None, |writer| writer.rollback(target))?))
+    }
+
+    fn take_index(&self, checkpoint: &Checkpoint) -> PyResult<()> {
+        let checkpoint = checkpoint.inner()?;
+        self.look(|writer| writer.take_index(checkpoint))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let writer = alone(self.inner.get()?, "writer")?.take().ok_or_else(closed)?;
+        call::run(py, None, || writer.close().map_err(Failure::from))
+    }
+}
