@@ -64,10 +64,9 @@ def _one(item: Any, size: int, where: str) -> tuple[int, int, bool]:
         if step != 1:
             raise InvalidArgument(f"{where}: slices have step 1, not {step}")
         return start, max(stop - start, 0), True
-    try:
-        at = int(item.__index__())
-    except AttributeError:
-        raise InvalidArgument(f"{where}: an index is an int, a slice or ..., not {item!r}") from None
+    if isinstance(item, bool) or not hasattr(item, "__index__"):
+        raise InvalidArgument(f"{where}: an index is an int, a slice or ..., not {item!r}")
+    at = item.__index__()
     if not -size <= at < size:
         raise InvalidArgument(f"{where}: index {at} is out of range for {size} elements")
     return at % size, 1, False

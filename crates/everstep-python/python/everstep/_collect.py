@@ -9,7 +9,7 @@ from . import _optimizers, _tensors, _values
 from ._tensors import PerRank, Piece
 from .errors import InvalidArgument
 
-_SCALARS = (int, float, str, bool, type(None), bytes)
+_SCALARS = frozenset((int, float, str, bool, type(None), bytes))
 
 
 class Collected:
@@ -22,7 +22,7 @@ class Collected:
         #: name, rank or None, value
         self.objects: list[tuple[str, int | None, Any]] = []
         self._tensors: dict[str, None] = {}
-        self._memory: dict[tuple, str] = {}
+        self._memory: dict[int, list[tuple[str, Piece]]] = {}
 
     def tensor(self, name: str, pieces: list[Piece]) -> None:
         if name in self._tensors:
@@ -36,12 +36,17 @@ class Collected:
         """The tensor of the same memory that came first: a tie."""
         if len(pieces) != 1:
             return None
-        identity = pieces[0].kind.identity(pieces[0].local)
-        if identity is None:
+        piece = pieces[0]
+        address = piece.kind.address(piece.local)
+        if address is None:
             return None
-        key = (identity, pieces[0].shape, pieces[0].offset)
-        first = self._memory.setdefault(key, name)
-        return None if first is name else first
+        others = self._memory.setdefault(address, [])
+        for first, other in others:
+            at_one_place = other.shape == piece.shape and other.offset == piece.offset
+            if other.kind is piece.kind and at_one_place and piece.kind.same(other.local, piece.local):
+                return first
+        others.append((name, piece))
+        return None
 
     def object(self, name: str, value: Any) -> None:
         rank, value = (self.rank, value.value) if type(value) is PerRank else (None, value)
@@ -76,27 +81,33 @@ def collect(state: Mapping, rank: int, allow_pickle: bool) -> Collected:
 
     def visit(name: str, value: Any) -> bool:
         """Whether there was something that is no plain value. What is plain is left to the caller."""
-        if type(value) in _SCALARS:
+        kind = type(value)
+        if kind in _SCALARS:
             return False
-        if type(value) is PerRank:
+        if kind is dict:
+            return mapping(name, value)
+        if kind is list or kind is tuple:
+            return not _all_scalars(value) and children(name, enumerate(value))
+        if kind is PerRank:
             found.object(name, value)
             return True
-        if isinstance(value, Mapping):
-            if _optimizers.is_numbered(value):
-                raise _optimizers.refuse_numbers(name)
-            return children(name, value.items())
-        if type(value) in (list, tuple):
-            return not _all_scalars(value) and children(name, enumerate(value))
         pieces = _tensors.pieces(name, value)
         if pieces is not None:
             found.tensor(name, pieces)
             return True
+        if isinstance(value, Mapping):
+            return mapping(name, value)
         if _optimizers.is_optimizer(value):
             return children(name, _optimizers.Named(name, value, parameter_names()).state_dict().items())
         if is_stateful(value):
             inner = value.state_dict()
             return visit(name, inner) or (found.object(name, inner) or True)
         return False
+
+    def mapping(name: str, value: Mapping) -> bool:
+        if _optimizers.is_numbered(value):
+            raise _optimizers.refuse_numbers(name)
+        return children(name, value.items())
 
     def children(name: str, items: Any) -> bool:
         keys, plain, any_tensor = [], [], False

@@ -21,12 +21,13 @@ _NAMES = {
 _OF_NAMES = {ours: theirs for theirs, ours in _NAMES.items()}
 
 
-def piece(name: str, array: np.ndarray) -> Piece:
-    """The one box that an array is."""
+def pieces(name: str, value: np.ndarray | np.generic) -> list[Piece]:
+    """The one box that an array, or a scalar, is."""
+    array = np.asarray(value)
     dtype = _NAMES.get(array.dtype.name)
     if dtype is None:
         raise InvalidArgument(f"{name}: numpy arrays of dtype {array.dtype} cannot be kept; convert it first")
-    return Piece(dtype, array.shape, (0,) * array.ndim, array.shape, "all", array, KIND)
+    return [Piece(dtype, array.shape, (0,) * array.ndim, array.shape, "all", array, KIND)]
 
 
 def empty(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -60,14 +61,19 @@ def _fresh(array: np.ndarray) -> np.ndarray:
 
 
 def _assign(array: np.ndarray, loaded: Any) -> None:
-    if not array.flags.writeable:
-        raise InvalidArgument(f"a numpy array of shape {list(array.shape)} is read-only: nothing can be loaded into it")
     np.copyto(array, loaded, casting="unsafe")
 
 
-def _identity(array: np.ndarray) -> tuple | None:
-    memory = array.__array_interface__["data"][0]
-    return (memory, array.dtype.str, array.shape, array.strides) if array.size else None
+def _locked(array: np.ndarray) -> str | None:
+    return None if array.flags.writeable or not array.size else "the array is read-only"
 
 
-KIND = Kind(_direct, _compact, _fresh, _assign, _identity)
+def _address(array: np.ndarray) -> int | None:
+    return array.__array_interface__["data"][0] if array.size else None
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return (one.dtype, one.shape, one.strides) == (other.dtype, other.shape, other.strides)
+
+
+KIND = Kind(_direct, _compact, _fresh, _assign, _locked, _address, _same)

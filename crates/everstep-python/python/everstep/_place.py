@@ -31,6 +31,10 @@ class LoadOptions:
     rank: int = 0
     world_size: int = 1
 
+    def __post_init__(self) -> None:
+        if not callable(self.per_rank) and self.per_rank not in ("strict", "skip"):
+            raise InvalidArgument(f'per_rank is "strict", "skip" or a function, not {self.per_rank!r}')
+
     def casts(self, name: str) -> bool:
         if isinstance(self.cast, bool):
             return self.cast
@@ -173,6 +177,8 @@ class Placing:
                 )
             elif same and (region := piece.kind.direct(piece.local, piece.dtype, True)) is not None:
                 direct.append(self._target(name, piece, piece.dtype, region))
+            elif (why := piece.kind.locked(piece.local)) is not None:
+                self.problems.append(f"{name} cannot be loaded in place: {why}")
             else:
                 beside.append((name, piece, entry["dtype"]))
             if not same and _tensors.loses_bits(entry["dtype"], piece.dtype):
@@ -313,19 +319,14 @@ def _fresh(piece: Piece, dtype: str) -> Any:
         return piece.kind.fresh(piece.local)
     from . import _numpy_arrays
 
-    if piece.kind is _numpy_arrays_kind():
+    numpy = _tensors.library("numpy")
+    if numpy is not None and isinstance(piece.local, numpy.ndarray):
+        from . import _numpy_arrays
+
         return _numpy_arrays.empty(dtype, piece.extent)
     from . import _torch_tensors
 
     return _torch_tensors.empty(dtype, piece.extent)
-
-
-def _numpy_arrays_kind() -> Any:
-    if _tensors.library("numpy") is None:
-        return None
-    from . import _numpy_arrays
-
-    return _numpy_arrays.KIND
 
 
 def _bytes(dtype: str, extent: Sequence[int]) -> int:

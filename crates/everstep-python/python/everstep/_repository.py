@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from ._everstep import Repository as NativeRepository
 from ._place import LoadOptions, LoadReport, PerRankPolicy, Placing
 from ._stored import Rename, Select
 from .errors import InvalidArgument, NotFound
+
+#: Seconds between two looks for a run that does not exist yet.
+_RUN_APPEARS = 1.0
 
 
 class Repository:
@@ -118,9 +122,21 @@ class Run:
         return found and Checkpoint(self.repository, found)
 
     def wait(self, after: Checkpoint | None = None, timeout: float = 600.0) -> Checkpoint | None:
-        """Waits up to `timeout` seconds for a checkpoint newer than `after` and gives the newest; None when time is over."""
-        found = self._native.wait(self.name, after.native if after else None, timeout)
-        return found and Checkpoint(self.repository, found)
+        """Waits up to `timeout` seconds for a checkpoint newer than `after` and gives the newest; None when time is over.
+        The run need not exist yet."""
+        until = time.monotonic() + timeout
+        while True:
+            left = max(until - time.monotonic(), 0.0)
+            try:
+                found = self._native.wait(self.name, after.native if after else None, left)
+            except NotFound:
+                if after is not None:
+                    raise
+                if left == 0.0:
+                    return None
+                time.sleep(min(left, _RUN_APPEARS))
+            else:
+                return found and Checkpoint(self.repository, found)
 
     def checkpoint(self, ordinal: int) -> Checkpoint:
         """The checkpoint of this ordinal. Raises Incomplete, Expired, NotFound."""

@@ -66,8 +66,12 @@ class Kind:
     #: An array of its own to load into, then `assign(local, loaded)`.
     fresh: Callable[[Any], Any]
     assign: Callable[[Any, Any], None]
-    #: Says which memory it is, for ties: None if that cannot be told.
-    identity: Callable[[Any], tuple | None]
+    #: Why nothing can be assigned to it, or None.
+    locked: Callable[[Any], str | None]
+    #: Where its memory begins, or None if it has none of its own.
+    address: Callable[[Any], int | None]
+    #: Whether two arrays whose memory begins at one address are one: a tie.
+    same: Callable[[Any, Any], bool]
 
 
 def library(name: str) -> Any:
@@ -77,16 +81,26 @@ def library(name: str) -> Any:
 
 def pieces(name: str, value: Any) -> list[Piece] | None:
     """The boxes of `value` that this process holds, or None if it is no tensor."""
-    if type(value) is Shard:
-        return _declared(name, value)
-    torch = library("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        return _torch().pieces(name, value)
-    numpy = library("numpy")
-    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
-        return [_numpy().piece(name, numpy.asarray(value))]
-    if torch is not None and "torch.distributed._shard.sharded_tensor.api" in sys.modules:
-        return _torch().sharded(name, value)
+    kind = type(value)
+    try:
+        cut = _cutters[kind]
+    except KeyError:
+        cut = _cutters[kind] = _cutter(kind)
+    return None if cut is None else cut(name, value)
+
+
+#: How values of a type become pieces; None for what is no tensor.
+_cutters: dict[type, Callable[[str, Any], list[Piece] | None] | None] = {Shard: lambda name, value: _declared(name, value)}
+
+
+def _cutter(kind: type) -> Callable[[str, Any], list[Piece] | None] | None:
+    torch, numpy = library("torch"), library("numpy")
+    if torch is not None and issubclass(kind, torch.Tensor):
+        return _torch().cutter(kind)
+    if numpy is not None and issubclass(kind, (numpy.ndarray, numpy.generic)):
+        return _numpy().pieces
+    if kind.__name__ == "ShardedTensor" and torch is not None:
+        return _torch().sharded
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -27,14 +28,22 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn
 _HOST = torch.device("cpu")
 
 
-def pieces(name: str, tensor: torch.Tensor) -> list[Piece]:
-    """The boxes of `tensor` that this process holds."""
-    if type(tensor) in _PLAIN:
-        return [_plain(name, tensor)]
-    if hasattr(tensor, "placements") and hasattr(tensor, "device_mesh"):
-        return _distributed(name, tensor)
-    if hasattr(tensor, "__create_chunk_list__"):
-        return _chunked(name, tensor)
+def cutter(kind: type) -> Callable[[str, Any], list[Piece]]:
+    """How tensors of a type become pieces."""
+    if kind in _PLAIN:
+        return _alone
+    if hasattr(kind, "placements") and hasattr(kind, "device_mesh"):
+        return _distributed
+    if hasattr(kind, "__create_chunk_list__"):
+        return _chunked
+    return _refused
+
+
+def _alone(name: str, tensor: torch.Tensor) -> list[Piece]:
+    return [_plain(name, tensor)]
+
+
+def _refused(name: str, tensor: torch.Tensor) -> list[Piece]:
     raise InvalidArgument(
         f"{name}: tensors of type {type(tensor).__module__}.{type(tensor).__qualname__} are not known, and its memory "
         "alone may not be all of it: give a plain tensor, or everstep.Shard"
@@ -51,7 +60,7 @@ def _plain(name: str, tensor: torch.Tensor) -> Piece:
         if not shape:
             raise InvalidArgument(f"{name}: a packed tensor needs a dimension")
         shape = (*shape[:-1], shape[-1] * 2)
-    return Piece(dtype, shape, (0,) * len(shape), shape, "all", tensor.detach(), KIND)
+    return Piece(dtype, shape, (0,) * len(shape), shape, "all", tensor, KIND)
 
 
 def _distributed(name: str, tensor: Any) -> list[Piece]:
@@ -153,7 +162,7 @@ def _direct(tensor: torch.Tensor, _: str, __: bool) -> Region | None:
 
 
 def _compact(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.resolve_conj().resolve_neg().to(_HOST).contiguous()
+    return tensor.detach().resolve_conj().resolve_neg().to(_HOST).contiguous()
 
 
 def _fresh(tensor: torch.Tensor) -> torch.Tensor:
@@ -165,10 +174,24 @@ def _assign(tensor: torch.Tensor, loaded: Any) -> None:
         tensor.copy_(loaded)
 
 
-def _identity(tensor: torch.Tensor) -> tuple | None:
-    if not tensor.numel() or tensor.is_conj() or tensor.is_neg():
-        return None
-    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device
+def _locked(tensor: torch.Tensor) -> str | None:
+    shared = any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride()))
+    return "several of its elements are one place in memory (it is expanded)" if shared and tensor.numel() else None
 
 
-KIND = Kind(_direct, _compact, _fresh, _assign, _identity)
+def _address(tensor: torch.Tensor) -> int | None:
+    return tensor.data_ptr() or None
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+        and one.device == other.device
+        and one.is_conj() == other.is_conj()
+        and one.is_neg() == other.is_neg()
+    )
+
+
+KIND = Kind(_direct, _compact, _fresh, _assign, _locked, _address, _same)

@@ -482,7 +482,7 @@ def _described(metadata: Mapping[str, Any] | None) -> str:
 
 
 def _fill(stats: Stats, report: dict[str, Any], before: dict[str, int], after: dict[str, int]) -> None:
-    stats.seconds = dict(report["seconds"])
+    stats.seconds = dict(report.get("seconds", {}))
     stats.raw_bytes = report["raw_bytes"]
     stats.new_raw_bytes = report.get("new_raw_bytes", 0)
     stats.stored_bytes = report["bytes_uploaded"]
