@@ -98,7 +98,11 @@ def collect(state: Mapping, rank: int, allow_pickle: bool) -> Collected:
         if isinstance(value, Mapping):
             return mapping(name, value)
         if _optimizers.is_optimizer(value):
-            return children(name, _optimizers.Named(name, value, parameter_names()).state_dict().items())
+            parts = _optimizers.Named(name, value, parameter_names()).state_dict()
+            if not children(name, parts.items()):  # it has not made a step, or keeps nothing
+                for key, part in parts.items():
+                    found.object(join(name, key), part)
+            return True
         if is_stateful(value):
             inner = value.state_dict()
             return visit(name, inner) or (found.object(name, inner) or True)
