@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _optimizers, _tensors, _values
+from ._quiet import quiet
 from ._tensors import PerRank, Piece
 from .errors import InvalidArgument
 
@@ -128,9 +129,10 @@ def collect(state: Mapping, rank: int, allow_pickle: bool) -> Collected:
                 found.object(join(name, key), item)
         return any_tensor
 
-    if not children("", state.items()):
-        for key, item in state.items():
-            found.object(join("", key), item)
+    with quiet():
+        if not children("", state.items()):
+            for key, item in state.items():
+                found.object(join("", key), item)
     return found.check()
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _everstep, _optimizers, _tensors, _values
-from ._collect import is_stateful, join
+from ._collect import is_stateful
+from ._quiet import quiet
 from ._stored import Rename, Select, Stored
 from ._tensors import PerRank, Piece
 from .errors import InvalidArgument, SchemaMismatch
@@ -86,15 +87,16 @@ class Placing:
     def run(self, progress: Any = None) -> LoadReport:
         names: dict[int, str] = {}
         self.parameter_names = lambda: names or names.update(_optimizers.parameter_names(self.state)) or names
-        self._plan_items("", self.state.items())
-        direct, beside = self._split()
+        with quiet():
+            self._plan_items("", self.state.items())
+            direct, beside = self._split()
         self._judge()
         self.values = {name: self._read_object(name, leaf) for name, leaf in self.objects.items()}
         self._load(direct, progress)
         self._load_beside(beside, progress)
         self.report.objects = len(self.values)
-        for key, item in self.state.items():
-            self._put(self.state, key, self._rebuild(join("", key), item))
+        with quiet():
+            self._rebuild_items("", self.state)
         return self.report
 
     # What the state asks for.
@@ -104,19 +106,20 @@ class Placing:
             self._plan(f"{name}.{key}" if name else str(key), item)
 
     def _plan(self, name: str, value: Any) -> None:
-        pieces = None if _is_container(value) else _tensors.pieces(name, value)
+        kind = type(value)
+        pieces = None if kind is dict or kind is list or kind is tuple else _tensors.pieces(name, value)
         if pieces is not None:
-            if _is_scalar_array(value):
+            if _is_scalar_array(kind):
                 self.scalars[name] = pieces[0].local
             return self._plan_tensor(name, pieces)
         entry = self.stored.get(name)
-        if type(value) is PerRank or (entry is not None and entry["kind"] == "object"):
+        if kind is PerRank or (entry is not None and entry["kind"] == "object"):
             return self._plan_object(name, value, entry)
         if isinstance(value, Mapping):
             if _optimizers.is_numbered(value):
                 raise _optimizers.refuse_numbers(name)
             return self._plan_items(name, value.items())
-        if type(value) in (list, tuple):
+        if kind is list or kind is tuple:
             return self._plan_items(name, enumerate(value))
         if _optimizers.is_optimizer(value):
             return self._plan_optimizer(name, value)
@@ -263,9 +266,7 @@ class Placing:
                 return value
             return _values.put(value, loaded)
         if isinstance(value, Mapping):
-            for key, item in list(value.items()):
-                self._put(value, key, self._rebuild(f"{name}.{key}", item))
-            return value
+            return self._rebuild_items(name, value)
         if type(value) is list:
             value[:] = [self._rebuild(f"{name}.{i}", item) for i, item in enumerate(value)]
             return value
@@ -277,6 +278,13 @@ class Placing:
             return self.scalars[name][()]
         return value
 
+    def _rebuild_items(self, name: str, items: Any) -> Any:
+        for key, item in list(items.items()):
+            rebuilt = self._rebuild(f"{name}.{key}" if name else str(key), item)
+            if rebuilt is not item:
+                items[key] = rebuilt
+        return items
+
     def _hand_over(self, name: str, value: Any) -> None:
         prepared = self.prepared[id(value)]
         if _optimizers.is_optimizer(value):
@@ -284,10 +292,6 @@ class Placing:
             named.load_state_dict(self._rebuild(name, target))
         elif not _is_in_place(value, self._rebuild(name, prepared)):
             value.load_state_dict(prepared)
-
-    def _put(self, container: Any, key: Any, value: Any) -> None:
-        if container[key] is not value:
-            container[key] = value
 
 
 def _is_container(value: Any) -> bool:
@@ -308,9 +312,9 @@ def _memory(tensor: Any) -> Any:
     return (local.data_ptr(), local.stride()) if hasattr(local, "data_ptr") else None
 
 
-def _is_scalar_array(value: Any) -> bool:
+def _is_scalar_array(kind: type) -> bool:
     numpy = _tensors.library("numpy")
-    return numpy is not None and isinstance(value, numpy.generic)
+    return numpy is not None and issubclass(kind, numpy.generic)
 
 
 def _fresh(piece: Piece, dtype: str) -> Any:

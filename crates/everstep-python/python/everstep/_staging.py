@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from math import prod
 from typing import Any
 
 from . import _everstep, _tensors
 from ._collect import Collected
+from ._quiet import quiet
 
 #: Where tensors begin in a buffer: a multiple of this.
 _ALIGN = 64
@@ -41,10 +43,11 @@ class Buffer:
     def plan(self, collected: Collected) -> Staging:
         """Room for everything in `collected`."""
         offset, places = 0, []
-        for name, alias, piece in collected.pieces:
-            length = byte_length(piece)
-            places.append((offset, length))
-            offset += -(-length // _ALIGN) * _ALIGN
+        with quiet():
+            for _, _, piece in collected.pieces:
+                length = byte_length(piece)
+                places.append((offset, length))
+                offset += -(-length // _ALIGN) * _ALIGN
         self._arena.reserve(max(offset, 1))
         self._pin(collected)
         return Staging(self._arena, collected, places)
@@ -73,14 +76,15 @@ class Staging:
     def copy(self) -> list[tuple]:
         """Copies, and gives the shards of the copies. Releases the originals."""
         direct, devices, shards = [], set(), []
-        for (name, alias, piece), (offset, length) in zip(self._collected.pieces, self._places):
-            region = piece.kind.direct(piece.local, piece.dtype, False)
-            if region is not None:
-                direct.append((offset, region))
-            else:
-                device = self._copy_slowly(piece, offset, length)
-                devices |= {device} if device is not None else set()
-            shards.append(shard(name, alias, piece, self._arena.region(offset, length)))
+        with quiet():
+            for (name, alias, piece), (offset, length) in zip(self._collected.pieces, self._places):
+                region = piece.kind.direct(piece.local, piece.dtype, False)
+                if region is not None:
+                    direct.append((offset, region))
+                else:
+                    device = self._copy_slowly(piece, offset, length)
+                    devices |= {device} if device is not None else set()
+                shards.append(shard(name, alias, piece, self._arena.region(offset, length)))
         self._arena.copy(direct)
         for device in devices:
             device.synchronize()
@@ -109,10 +113,7 @@ def _on_cuda(piece: Any) -> bool:
 
 def byte_length(piece: Any) -> int:
     """Bytes of its box."""
-    elements = 1
-    for size in piece.extent:
-        elements *= size
-    return (elements * _tensors.BITS[piece.dtype] + 7) // 8
+    return (prod(piece.extent) * _tensors.BITS[piece.dtype] + 7) // 8
 
 
 def shard(name: str, alias: str | None, piece: Any, region: _everstep.Region) -> tuple:
@@ -123,9 +124,10 @@ def shard(name: str, alias: str | None, piece: Any, region: _everstep.Region) ->
 def in_place(collected: Collected) -> list[tuple]:
     """Shards over the state's own memory; compact copies only of what does not lie row by row in host memory."""
     shards = []
-    for name, alias, piece in collected.pieces:
-        region = piece.kind.direct(piece.local, piece.dtype, False)
-        if region is None:
-            region = piece.kind.direct(piece.kind.compact(piece.local), piece.dtype, False)
-        shards.append(shard(name, alias, piece, region))
+    with quiet():
+        for name, alias, piece in collected.pieces:
+            region = piece.kind.direct(piece.local, piece.dtype, False)
+            if region is None:
+                region = piece.kind.direct(piece.kind.compact(piece.local), piece.dtype, False)
+            shards.append(shard(name, alias, piece, region))
     return shards
