@@ -260,22 +260,27 @@ class Writer:
         self._calls += 1
         key = f"verdict/{self._ticket}/{self._calls}"
         doing = f"{what} of step {step}"
+        skips = in_background and self.options.overlap == "skip"
+        busy = skips and bool(self._running())
+        if not skips:
+            self._make_room(self.options.at_once - 1 if in_background else 0)
         if self._team.leads:
-            verdict = self._judge(in_background)
+            verdict = self._judge("skip" if busy else "go")
             self._team.tell(key, verdict)
         else:
             verdict = self._team.hear(key, 0, doing)
         return self._obey(verdict)
 
-    def _judge(self, in_background: bool) -> dict[str, Any]:
+    def _running(self) -> list[Job]:
+        return [job for job in self._jobs if not job.committed.done()]
+
+    def _make_room(self, left: int) -> None:
+        """Waits until at most `left` saves are on their way. Each of them ends within its own deadlines."""
+        running = self._running()
+        wait_all(running[: max(len(running) - left, 0)], None)
+
+    def _judge(self, verb: str) -> dict[str, Any]:
         """The leader's verdict."""
-        running = [job for job in self._jobs if not job.committed.done()]
-        if in_background and self.options.overlap == "skip" and running:
-            verb = "skip"
-        else:
-            allowed = self.options.at_once - 1 if in_background else 0
-            wait_all(running[: len(running) - allowed], None)
-            verb = "go"
         ended = []
         for job in self._jobs:
             if not job.committed.done():
