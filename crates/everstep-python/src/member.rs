@@ -55,6 +55,14 @@ impl Member {
         dicts::handed_in(py, &report)
     }
 
+    /// Answers the call to the save of `step` by saying that this rank cannot take part, and why.
+    fn give_up(&self, py: Python<'_>, step: u64, why: &str, group: &Group) -> PyResult<()> {
+        let group = group.inner(py);
+        let mut guard = alone(self.inner.get()?, "member")?;
+        let member = &mut *guard;
+        call::run(py, None, || Ok(member.give_up(Step(step), why, &group)?))
+    }
+
     fn take_index(&self, checkpoint: &Checkpoint) -> PyResult<()> {
         let checkpoint = checkpoint.inner()?;
         alone(self.inner.get()?, "member")?.take_index(checkpoint);

@@ -7,14 +7,14 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memmap2::MmapMut;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
-use pyo3::ffi::{Py_ssize_t, PyObject};
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// `length` bytes at `address`, kept alive by `owner`.
@@ -85,55 +85,30 @@ impl Region {
         Self::checked(place, writable, Box::new(export))
     }
 
+    /// Itself as a buffer of bytes, writable unless its memory is not.
+    ///
+    /// # Safety
+    /// For Python alone, which gives a view to fill in.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let Self { address, length, writable, .. } = *slf.get();
+        // An address even for no bytes.
+        let start = if length == 0 { 1 } else { address };
+        let start = std::ptr::with_exposed_provenance_mut::<c_void>(start);
+        let length = ffi::Py_ssize_t::try_from(length)?;
+        // SAFETY: Python gives a view and holds the GIL. The view keeps a reference to the region, and so the memory.
+        let filled = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, c_int::from(!writable), flags)
+        };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+
     fn __repr__(&self) -> String {
         format!("{self:?}")
     }
 }
 
-/// `Py_buffer`. Part of the stable ABI from 3.11 on, and laid out like this in 3.10 as well.
-#[repr(C)]
-struct View {
-    buf: *mut c_void,
-    obj: *mut PyObject,
-    len: Py_ssize_t,
-    itemsize: Py_ssize_t,
-    readonly: c_int,
-    ndim: c_int,
-    format: *mut c_char,
-    shape: *mut Py_ssize_t,
-    strides: *mut Py_ssize_t,
-    suboffsets: *mut Py_ssize_t,
-    internal: *mut c_void,
-}
-
-impl View {
-    const EMPTY: Self = Self {
-        buf: std::ptr::null_mut(),
-        obj: std::ptr::null_mut(),
-        len: 0,
-        itemsize: 0,
-        readonly: 0,
-        ndim: 0,
-        format: std::ptr::null_mut(),
-        shape: std::ptr::null_mut(),
-        strides: std::ptr::null_mut(),
-        suboffsets: std::ptr::null_mut(),
-        internal: std::ptr::null_mut(),
-    };
-}
-
-/// The flags of a request for plain bytes in C order, to read or to write.
-const SIMPLE: c_int = 0;
-const WRITABLE: c_int = 1;
-
-// SAFETY: the declarations are those of Python's C headers.
-unsafe extern "C" {
-    fn PyObject_GetBuffer(object: *mut PyObject, view: *mut View, flags: c_int) -> c_int;
-    fn PyBuffer_Release(view: *mut View);
-}
-
 /// A buffer that its object exports: as long as this lives, the object neither moves nor resizes it.
-struct Export(Box<View>);
+struct Export(Box<ffi::Py_buffer>);
 
 // SAFETY: the pointers are used by Python alone, and only while this thread holds the GIL (`of`, `drop`).
 unsafe impl Send for Export {}
@@ -142,10 +117,11 @@ unsafe impl Sync for Export {}
 
 impl Export {
     fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
-        let mut view = Box::new(View::EMPTY);
-        let flags = if writable { WRITABLE } else { SIMPLE };
-        // SAFETY: the object is alive and the GIL held; `view` has Python's layout and stays where it is.
-        if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } == 0 {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // Plain bytes in C order.
+        let flags = if writable { ffi::PyBUF_WRITABLE } else { ffi::PyBUF_SIMPLE };
+        // SAFETY: the object is alive and the GIL held; `view` stays where it is.
+        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } == 0 {
             return Ok(Self(view));
         }
         let cause = PyErr::fetch(object.py());
@@ -161,7 +137,7 @@ impl Drop for Export {
         // Without an interpreter there is nothing left to tell.
         Python::try_attach(|_| {
             // SAFETY: the view was filled by `PyObject_GetBuffer` and is released once, with the GIL held.
-            unsafe { PyBuffer_Release(&raw mut *self.0) }
+            unsafe { ffi::PyBuffer_Release(&raw mut *self.0) }
         });
     }
 }

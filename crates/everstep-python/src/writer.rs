@@ -113,6 +113,12 @@ impl Writer {
         Ok(dict)
     }
 
+    /// Tells the other ranks, who are about to save `step`, that there will be no attempt, and why.
+    fn give_up(&self, py: Python<'_>, step: u64, why: &str, group: &Group) -> PyResult<()> {
+        let group = group.inner(py);
+        self.run(py, None, |writer| writer.give_up(Step(step), why, &group))
+    }
+
     fn rollback(&self, py: Python<'_>, target: &Checkpoint) -> PyResult<Checkpoint> {
         let target = target.inner()?;
         Ok(Checkpoint::new(self.run(py, None, |writer| writer.rollback(target))?))

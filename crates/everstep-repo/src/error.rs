@@ -73,6 +73,9 @@ pub enum RepoError {
         /// The store's last answer.
         cause: StoreError,
     },
+    /// What carries messages between the ranks of a job failed.
+    #[error("the ranks of the job cannot reach each other: {0}")]
+    Meeting(String),
     /// The store's create is not atomic, or a repository is already there, or an option is missing.
     #[error("{0}")]
     Refused(String),

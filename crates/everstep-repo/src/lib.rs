@@ -32,6 +32,6 @@ pub use history::{Finding, History};
 pub use lease::{Lease, LeaseOptions};
 pub use pin::{Pinned, Pins};
 pub use reading::{Decided, Fate};
-pub use rendezvous::{MemoryRendezvous, Rendezvous, Report, StoreRendezvous, Ticket};
+pub use rendezvous::{MemoryRendezvous, Rendezvous, Report, Spent, StoreRendezvous, Ticket};
 pub use repository::{AttemptState, InitOptions, Repository, Resolved};
 pub use session::{Attempt, CommitOutcome, Draft, OpenOptions, Parents, Session, Takeover};

@@ -27,11 +27,22 @@ use crate::reading::fetch;
 /// Saves that a rendezvous in memory remembers: a rank that sat out so many finds no call any more.
 const SAVES_KEPT: u64 = 64;
 
+/// Time that a rank spent on its share; for people.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Reading what parents have, gathering, hashing, looking up.
+    pub hash: Duration,
+    /// Encoding and packing.
+    pub encode: Duration,
+    /// Waiting for uploads.
+    pub upload: Duration,
+}
+
 /// What became of one rank's share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// Its packs are durable and its part is stored.
-    Done(PartRef),
+    /// Its packs are durable and its part is stored; and what it took, where that is told.
+    Done(PartRef, Option<Spent>),
     /// It gave up, and why.
     Failed(String),
 }
@@ -127,7 +138,7 @@ impl Rendezvous for StoreRendezvous {
 
     async fn report(&self, attempt: AttemptId, rank: Rank, report: &Report) -> Result<(), RepoError> {
         match report {
-            Report::Done(_) => Ok(()),
+            Report::Done(..) => Ok(()),
             Report::Failed(why) => {
                 self.put(Key::failed(attempt, rank), Failed::new(attempt, rank, why).to_bytes()).await
             }
@@ -144,7 +155,7 @@ impl Rendezvous for StoreRendezvous {
         for Listed { key, size, .. } in list_all(self.store.as_ref(), &Prefix::index_of(attempt)).await? {
             match key.kind() {
                 Some(StoredKind::Part(_, rank, blake3)) if ranks.contains(&rank.0) => {
-                    let done = Report::Done(PartRef { blake3, len: size });
+                    let done = Report::Done(PartRef { blake3, len: size }, None);
                     if reports.insert(rank, done).is_some() {
                         let twice = "it handed in two parts: do two processes believe to be this rank?";
                         reports.insert(rank, Report::Failed(twice.to_owned()));

@@ -9,6 +9,7 @@ use everstep_format::outcome::{Ending, Outcome};
 use everstep_repo::{Rendezvous, RepoError, Session};
 use futures::FutureExt;
 
+use crate::SaveError;
 use crate::group::{Group, LEADER};
 
 /// What those that wait are told.
@@ -30,6 +31,24 @@ pub fn let_go(session: &mut Session, before: SaveId, (step, group): (Step, Group
         }
     };
     session.repository().world().spawn(told.boxed());
+}
+
+/// Tells the other ranks of `group`, who are about to save `step`, that there will be no attempt, and `why`.
+///
+/// # Errors
+/// [`SaveError::Repo`] when it could not be told; then they wait until their deadline.
+pub async fn call_off(
+    session: &mut Session,
+    (step, group): (Step, &Group),
+    why: &str,
+) -> Result<(), SaveError> {
+    if group.check(true)?.is_alone() {
+        return Ok(());
+    }
+    let (run, world_size) = (session.run().clone(), group.world_size);
+    let occasion = Occasion { save: session.next_call(), run, step, world_size };
+    let why = format!("the leader, rank {LEADER}, failed: {why}");
+    Ok(group.rendezvous_in(session.repository()).call(&Card::off(occasion, &why)).await?)
 }
 
 async fn tell(

@@ -38,7 +38,7 @@ pub use engine::Engine;
 pub use error::SaveError;
 pub use group::{Group, RankSet, Replicas};
 pub use known::SaveCache;
-pub use let_go::let_go;
+pub use let_go::{call_off, let_go};
 pub use member::{HandedIn, Member, ShareOptions};
 pub use options::{Progress, SaveOptions, SaveReport, Settings, Tools};
 pub use save::save;

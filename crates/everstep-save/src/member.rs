@@ -155,6 +155,18 @@ impl Member {
         }
     }
 
+    /// Answers the call to the save of `step` by saying that this rank cannot take part, and why.
+    ///
+    /// # Errors
+    /// Those of [`Member::hand_in`] as long as no call was heard.
+    pub async fn decline(&mut self, options: &ShareOptions, why: &str) -> Result<(), SaveError> {
+        let seat = options.group.check(false)?;
+        let rendezvous = options.group.rendezvous_in(&self.repository);
+        let called = self.called(options, seat, &rendezvous).await?;
+        give_up(&rendezvous, (called.attempt.id, seat), why).await;
+        Ok(())
+    }
+
     /// Tells the leader, in the background, that this rank gives up: after a [`Member::hand_in`] whose future was dropped
     /// half-way.
     pub fn let_go(&mut self, group: &Group) {
@@ -250,7 +262,7 @@ impl Member {
             let holds = format!("the part of rank {}", seat.rank);
             return Err(SaveError::Upload { key, holds, cause: Box::new(cause) });
         }
-        rendezvous.report(attempt, seat.rank, &Report::Done(part)).await?;
+        rendezvous.report(attempt, seat.rank, &Report::Done(part, None)).await?;
         let kept: Vec<AttemptId> = errand.parents.iter().map(|place| place.parent.attempt).collect();
         tools.cache.keep_share((attempt, seat.rank), chunks, &kept);
         Ok((tally, raw_bytes))

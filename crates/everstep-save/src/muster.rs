@@ -105,7 +105,7 @@ impl Muster {
                 done.clear();
                 for (rank, report) in reports {
                     match report {
-                        Report::Done(part) => done.push((rank, part)),
+                        Report::Done(part, _) => done.push((rank, part)),
                         Report::Failed(why) => failed.push((rank, why)),
                     }
                 }

@@ -151,6 +151,7 @@ fn kind_of_object(error: &FormatError) -> ErrorKind {
 fn kind_of_repo(error: &RepoError) -> ErrorKind {
     match error {
         RepoError::Store(store) => kind_of_store(store.kind),
+        RepoError::Meeting(_) => ErrorKind::Unreachable,
         RepoError::Object { source, .. } => kind_of_object(source),
         RepoError::Missing { .. } => ErrorKind::Corrupt,
         RepoError::Invalid(format) => kind_of_input(format),

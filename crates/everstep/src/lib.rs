@@ -76,7 +76,7 @@ pub use everstep_format::reference::CheckpointRef;
 pub use everstep_format::repository::Chunking;
 pub use everstep_format::value::Value;
 pub use everstep_repo::{
-    AttemptState, InitOptions, MemoryRendezvous, Pinned, Pins, Rendezvous, Takeover, rendezvous,
+    AttemptState, InitOptions, MemoryRendezvous, Pinned, Pins, Rendezvous, RepoError, Takeover, rendezvous,
 };
 pub use everstep_restore::{
     Content as StoredContent, Entry, Estimate, RestoreOptions, RestoreReport, Selection, Target,

@@ -86,6 +86,15 @@ impl Member {
         handed_in
     }
 
+    /// Answers the call to the save of `step` by saying that this rank cannot take part, and `why`.
+    ///
+    /// # Errors
+    /// `RankFailed` when the leader did not call, or called the save off.
+    pub fn give_up(&mut self, step: Step, why: &str, group: &Group) -> Result<(), Error> {
+        let options = ShareOptions { step, group: group.clone() };
+        self.repository.engine.wait(self.inner.decline(&options, why))
+    }
+
     /// Lets the next share against `checkpoint` use its index as it is at hand there, as [`crate::Writer::take_index`] does.
     pub fn take_index(&self, checkpoint: &Checkpoint) {
         self.cache.take_index(checkpoint.index());

@@ -180,6 +180,15 @@ impl Writer {
         self.lead(state, self.options(step, saved, group.clone()), progress)
     }
 
+    /// Tells the other ranks of `group`, who are about to save `step`, that there will be no attempt, and `why`: for a leader
+    /// that cannot take part itself.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a group that another rank leads; `Unreachable`: they then wait until their deadline.
+    pub fn give_up(&mut self, step: Step, why: &str, group: &Group) -> Result<(), Error> {
+        self.repository.engine.wait(everstep_save::call_off(&mut self.session, (step, group), why))
+    }
+
     /// Lets the next save against `checkpoint` use its index as it is at hand there ([`Checkpoint::index_file`],
     /// [`Checkpoint::with_index_file`]) instead of reading it once more: after a restart, the one just restored.
     pub fn take_index(&self, checkpoint: &Checkpoint) {

@@ -39,12 +39,15 @@ async fn keeps_its_promises(meeting: &dyn Rendezvous, store: &dyn Store) {
     for rank in [3, 1, 5] {
         let part = part(1, u64::from(rank));
         put_part(store, rank, &part).await;
-        meeting.report(ATTEMPT, Rank(rank), &Report::Done(part)).await.unwrap();
+        meeting.report(ATTEMPT, Rank(rank), &Report::Done(part, None)).await.unwrap();
     }
     let failed = Report::Failed("no space".to_owned());
     meeting.report(ATTEMPT, Rank(2), &failed).await.unwrap();
-    let expected =
-        [(Rank(1), Report::Done(part(1, 1))), (Rank(2), failed), (Rank(3), Report::Done(part(1, 3)))];
+    let expected = [
+        (Rank(1), Report::Done(part(1, 1), None)),
+        (Rank(2), failed),
+        (Rank(3), Report::Done(part(1, 3), None)),
+    ];
     assert_eq!(meeting.reports(ATTEMPT, 1..4).await.unwrap(), BTreeMap::from(expected));
     assert!(meeting.reports(AttemptId([9; 16]), 1..4).await.unwrap().is_empty());
 
@@ -74,7 +77,7 @@ async fn a_failure_beats_a_part_and_two_parts_of_one_rank_are_a_failure() {
     let reports = meeting.reports(ATTEMPT, 1..4).await.unwrap();
     let why = |rank| match &reports[&Rank(rank)] {
         Report::Failed(why) => why.clone(),
-        Report::Done(part) => panic!("rank {rank} handed in {part:?}"),
+        Report::Done(part, _) => panic!("rank {rank} handed in {part:?}"),
     };
     assert_eq!(why(1), "no answer");
     assert!(why(2).contains("two processes"), "{}", why(2));
