@@ -99,7 +99,7 @@ class Team:
             return _unpacked(self.hear(key, 0, doing), doing)
         try:
             result = act()
-        except EverstepError as error:
+        except BaseException as error:
             self.tell(key, packed(error))
             raise
         self.tell(key, {"ok": result})

@@ -92,6 +92,8 @@ def open_writer(
 
     The other options are those of `WriterOptions`."""
     settings = WriterOptions(**options)
+    if takeover not in ("refuse", "now", "wait") and not isinstance(takeover, (int, float)):
+        raise InvalidArgument(f'takeover is "refuse", "now", "wait" or seconds to wait, not {takeover!r}')
     ranks = team(run.name, settings.deadline, group)
     number = _openings[run.name] = _openings.get(run.name, 0) + 1
     waiting = settings.deadline if takeover == "wait" else takeover
@@ -129,17 +131,15 @@ class Writer:
         Raises RankFailed naming ranks that failed or were silent, Conflict, OutcomeUnknown, StorageFull,
         InvalidArgument, Unreachable; or what a save before, in the background, failed with."""
         started = time.monotonic()
-        described = _described(metadata)
         self._agree("save", step, in_background=False)
         job = self._new_job(step)
 
-        def prepare() -> tuple[list, list]:
-            collected = self._collected(state)
-            return _staging.in_place(collected), collected.objects
+        def prepare() -> tuple[list, list, str]:
+            described, collected = self._described(metadata), self._collected(state)
+            return _staging.in_place(collected), collected.objects, described
 
         def work() -> Saved:
-            shards, objects = self._or_give_up(job, prepare)
-            return self._carry_out(job, shards, objects, described)
+            return self._carry_out(job, *self._or_give_up(job, prepare))
 
         settle(job.committed, work)
         job.stats.blocked = time.monotonic() - started
@@ -164,51 +164,58 @@ class Writer:
         if staging not in ("blocking", "overlap"):
             raise InvalidArgument(f'staging is "blocking" or "overlap", not {staging!r}')
         started = time.monotonic()
-        described = _described(metadata)
         skipped = self._agree("save", step, in_background=True) == "skip"
         job = self._new_job(step)
         if skipped:
             return self._skipped(job)
-        self._start(job, state, described, staging == "overlap")
+        try:
+            collected, described = self._collected(state), self._described(metadata)
+        except Exception as error:
+            self._refuse(job, error)
+        else:
+            self._start(job, collected, described, staging == "overlap")
         job.stats.blocked = time.monotonic() - started
         return job
 
-    def _start(self, job: Job, state: Mapping[str, Any], described: str, overlap: bool) -> None:
-        try:
-            collected = self._collected(state)
-        except Exception as error:
-            if self._team.alone:
-                self._jobs.remove(job)
-                raise
-            # All ranks are to learn of it at the same call: the next one.
-            job.staged.set_result(None)
-            return self._worker.start(lambda: settle(job.committed, lambda: self._give_up(job, error)))
+    def _refuse(self, job: Job, error: Exception) -> None:
+        """A state that cannot be saved: alone it is told at once, otherwise all ranks learn of it at the next call."""
+        if self._team.alone:
+            self._jobs.remove(job)
+            raise error
+        job.staged.set_result(None)
+        self._worker.start(lambda: self._finish(job, lambda: self._give_up(job, error)))
+
+    def _start(self, job: Job, collected: Any, described: str, overlap: bool) -> None:
         buffer = self._buffers.take()
-        staging, objects = buffer.plan(collected), collected.objects
+        staging, objects, shards = buffer.plan(collected), collected.objects, []
 
         def stage() -> None:
             started = time.monotonic()
-            settle(job.staged, staging.copy)
+            settle(job.staged, lambda: shards.extend(staging.copy()))
             job.stats.staging = time.monotonic() - started
             self._announcer.tell(Event("staged", job.step, stats=job.stats))
 
         def save() -> Saved:
             try:
-                shards = self._or_give_up(job, job.staged.result)
+                self._or_give_up(job, job.staged.result)
                 return self._carry_out(job, shards, objects, described)
             finally:
                 self._buffers.give_back(buffer)
 
-        def finish() -> None:
-            settle(job.committed, save)
-            self._announce(job)
-
         self._announcer.watch(job)
         if overlap:
-            self._stager.start(lambda: (stage(), self._worker.start(finish)))
+            self._stager.start(lambda: (stage(), self._worker.start(lambda: self._finish(job, save))))
         else:
             stage()
-            self._worker.start(finish)
+            self._worker.start(lambda: self._finish(job, save))
+
+    def _finish(self, job: Job, save: Callable[[], Saved]) -> None:
+        settle(job.committed, save)
+        self._announce(job)
+
+    def _described(self, metadata: Mapping[str, Any] | None) -> str:
+        """The metadata as JSON: that of the leader counts."""
+        return _described(metadata) if self._team.leads else ""
 
     def _collected(self, state: Mapping[str, Any]) -> Any:
         return collect(state, self._team.rank, self.options.allow_pickle)
@@ -301,7 +308,7 @@ class Writer:
             return failed
         too_many = options.max_failures is not None and failures > options.max_failures
         too_old = options.max_age is not None and failures > 0 and age > options.max_age
-        return too_many or too_old
+        return failed and (too_many or too_old)
 
     def _obey(self, verdict: dict[str, Any]) -> str:
         errors: list[EverstepError] = []
@@ -316,8 +323,7 @@ class Writer:
             if not verdict["raise"]:
                 self._say(f"{errors[-1]} (failure {self._failures} in a row)", warning=True)
         if verdict["raise"]:
-            error = errors[0] if errors else RankFailed("saves have failed for too long")
-            raise error
+            raise errors[0]
         return verdict["do"]
 
     def _ended(self, job: Job) -> None:
@@ -389,7 +395,7 @@ class Writer:
         report, own = None, None
         try:
             report = Placing(checkpoint, into, options).run()
-        except EverstepError as error:
+        except Exception as error:  # of the state's own code as well: the other ranks wait for word
             own = error
         if self._team.alone:
             return self._judged({0: packed(own) if own else None}, report, own)
@@ -398,7 +404,7 @@ class Writer:
         return self._judged(facts, report, own)
 
     def _judged(
-        self, facts: dict[int, dict | None], report: LoadReport | None, own: EverstepError | None
+        self, facts: dict[int, dict | None], report: LoadReport | None, own: Exception | None
     ) -> tuple[LoadReport | None, Unusable | None]:
         failed = {rank: fact for rank, fact in facts.items() if fact is not None}
         if not failed:
