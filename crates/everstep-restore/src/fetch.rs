@@ -14,6 +14,10 @@ use crate::place::{Damage, Placer, size};
 use crate::plan::{Plan, Read};
 use crate::{Settings, Tools};
 
+/// A restore takes at most this part of what it reads for itself, but never less than [`SMALL_SHARE`].
+const SHARE_OF_READ: u64 = 20;
+const SMALL_SHARE: u64 = 64 << 20;
+
 /// Why a plan could not be carried out.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -40,6 +44,8 @@ struct Window<'p> {
     store: &'p Arc<dyn Store>,
     world: &'p Arc<dyn World>,
     settings: &'p Settings,
+    /// Bytes at most on their way or not yet decoded.
+    room: u64,
     reads: &'p [Read],
     next: usize,
     pending: FuturesUnordered<Pending>,
@@ -50,7 +56,7 @@ impl Window<'_> {
     fn fill(&mut self) {
         while let Some(read) = self.reads.get(self.next) {
             let more = self.bytes.saturating_add(read.len);
-            let room = more <= self.settings.bytes_in_flight && self.pending.len() < self.settings.reads;
+            let room = more <= self.room && self.pending.len() < self.settings.reads;
             // Whatever the bounds say, one read at a time is needed to get anywhere.
             if !room && self.bytes > 0 {
                 return;
@@ -98,10 +104,12 @@ pub(crate) async fn carry_out(
     (store, world): (&Arc<dyn Store>, &Arc<dyn World>),
     tools: &Tools<'_>,
 ) -> Result<(), Failure> {
+    let stored: u64 = plan.reads.iter().map(|read| read.len).sum();
     let mut window = Window {
         store,
         world,
         settings: tools.settings,
+        room: tools.settings.bytes_in_flight.min((stored / SHARE_OF_READ).max(SMALL_SHARE)),
         reads: &plan.reads,
         next: 0,
         pending: FuturesUnordered::new(),

@@ -50,7 +50,8 @@ impl Default for RestoreOptions {
 /// Bounds on memory and requests.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Bytes that may be requested or waiting to be decoded at one time; a single larger read still goes alone.
+    /// Bytes that may be requested or waiting to be decoded at one time, also at most the larger of 64 MiB and a twentieth of
+    /// what is read; a single larger read still goes alone.
     pub bytes_in_flight: u64,
     /// Reads in flight at one time.
     pub reads: usize,

@@ -38,8 +38,8 @@ impl SaveOptions {
 /// Limits of memory and concurrency, and how chunks are packed.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Bytes at most that are gathered, encoded, waiting or being uploaded. Raised to what one pack and one chunk of the
-    /// state need, when it is less.
+    /// Bytes at most that are gathered, encoded, waiting or being uploaded; also at most the larger of 64 MiB and a twentieth
+    /// of the state. Raised to what one pack and one chunk of the state need, when it is less.
     pub bytes_in_flight: u64,
     /// Packs being uploaded at once.
     pub uploads: usize,

@@ -22,6 +22,10 @@ use crate::{SaveError, Settings, Tools};
 
 /// Bytes per thread that are hashed at one go where that takes no memory.
 const HASHED_AT_ONCE: u64 = 64 << 20;
+/// A save takes at most this part of the state's bytes for itself, so that its memory is small beside that of the trainer;
+/// but never less than [`SMALL_SHARE`], so that small states are still stored by several uploads at once.
+const SHARE_OF_STATE: u64 = 20;
+const SMALL_SHARE: u64 = 64 << 20;
 /// What rounding may add to the bytes in flight.
 const SLACK: u64 = 16 << 10;
 
@@ -75,7 +79,8 @@ impl Division {
     fn new(settings: &Settings, sums: &Sums) -> Self {
         let largest = room_for(sums.largest_chunk);
         let target = settings.pack_target.min(limits::PACK_BYTES);
-        let total = settings.bytes_in_flight.max(4 * largest).max(2 * (target + largest + SLACK));
+        let share = settings.bytes_in_flight.min((sums.raw_bytes / SHARE_OF_STATE).max(SMALL_SHARE));
+        let total = share.max(4 * largest).max(2 * (target + largest + SLACK));
         Self { wave: total / 4, room: total - total / 4 }
     }
 }

@@ -17,7 +17,7 @@ from ._label import job_label
 from ._place import LoadOptions, LoadReport, Placing
 from ._repository import Checkpoint, Run
 from ._team import Team, packed, team, unpacked
-from .errors import Corrupt, EverstepError, Expired, InvalidArgument, RankFailed, Unusable
+from .errors import Corrupt, EverstepError, Expired, InvalidArgument, Unusable
 
 #: How often each run was opened for writing by this process: ranks open together, so they count alike.
 _openings: dict[str, int] = {}
