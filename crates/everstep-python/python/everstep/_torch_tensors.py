@@ -40,7 +40,19 @@ def cutter(kind: type) -> Callable[[str, Any], list[Piece]]:
 
 
 def _alone(name: str, tensor: torch.Tensor) -> list[Piece]:
-    return [_plain(name, tensor)]
+    described = tensor.__dict__
+    return _described(name, tensor) if described and "global_offsets" in described else [_plain(name, tensor)]
+
+
+def _described(name: str, tensor: Any) -> list[Piece]:
+    """A plain tensor that says which boxes of a global one lie in it (torch's CheckpointableTensor)."""
+    found = []
+    for at, start, size in zip(tensor.global_offsets, tensor.local_offsets, tensor.local_sizes, strict=True):
+        box = tuple(slice(offset, offset + extent) for offset, extent in zip(start, size, strict=True))
+        piece = _plain(name, tensor.detach()[box] if box else tensor)
+        piece.shape, piece.offset, piece.replicas = tuple(tensor.global_shape), tuple(at), None
+        found.append(piece)
+    return found
 
 
 def _refused(name: str, tensor: torch.Tensor) -> list[Piece]:
