@@ -114,10 +114,11 @@ fn c26_a_pickle_is_refused_by_name_and_never_run() {
 fn c26_a_link_in_the_place_of_a_record_is_damage_and_hides_no_newer_checkpoint() {
     let outside = Tool::new();
     for name in
-        ["everstep.json", "runs/gpt/decisions/00000000000000000003", "runs/gpt/intents/00000000000000000003"]
+        ["everstep.json", "runs/gpt/decisions/00000000000000000004", "runs/gpt/intents/00000000000000000004"]
     {
         let tool = Tool::with_repository();
         tool.import("gpt", 1, &[("w", 1.5, 3)]);
+        tool.import("gpt", 2, &[("w", 2.5, 3)]);
         let (place, moved) = (tool.path("repo").join(name), outside.path(&name.replace('/', "-")));
         std::fs::rename(&place, &moved).expect("moved");
         symlink(&moved, &place).expect("linked");
