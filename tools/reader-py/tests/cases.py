@@ -123,6 +123,13 @@ case(DAMAGED, "configuration", "blocks too small", put("chunking.block_bytes", 8
 case(DAMAGED, "configuration", "blocks too large", put("chunking.block_bytes", (32 << 20) + 1))
 case(DAMAGED, "configuration", "blocks of no elements", put("chunking.block_elements", 0))
 case(DAMAGED, "configuration", "257 overrides", put("chunking.overrides", [{"pattern": "a", "block_elements": 1}] * 257))
+for verdict, patterns in (
+    (FINE, (r"", "]", "a-", "[]x]", "[!]]", "[a-]", "[-a]", "[a-b-]", "[--0]", r"[\]-a]", r"[A-\]]", r"\[", "[*?[]", "[a-a]", "[^!-~]")),
+    (DAMAGED, ("[", "[]", "[!]", "[^]", "[]-A]", "[b-a]", r"[a-\]", "a\\", "[a-bz-y]", r"[\b-\a]", "x[a")),
+):  # fmt: skip
+    for pattern in patterns:
+        overrides = [{"pattern": pattern, "block_elements": 1}]
+        case(verdict, "configuration", f"the pattern {pattern}", put("chunking.overrides", overrides))
 case(DAMAGED, "configuration", "a list for the blocks", put("chunking", [1024, 1 << 20]))
 case(DAMAGED, "configuration", "an object for the writers", put("writers", {"many-writers": None}))
 case(DAMAGED, "intent 3", "a list for a parent", put("parents", [["r", 2, "a1" * 16]]))
@@ -270,6 +277,10 @@ case(FINE, "later", "a lease of a run that is not there", leased(parent=PARENT |
 case(FINE, "later", "a lease of what has expired", leased(marked("r", 2)))
 case(DAMAGED, "later", "a lease of ordinal 0", leased(parent=PARENT | {"ordinal": 0}))
 case(DAMAGED, "later", "a lease of no run", leased(parent=PARENT | {"run": "../r"}))
+for key in ("runs/r/intents/00000000000000000003", "runs/r/decisions/00000000000000000003", LEASE):
+    case(DAMAGED, "later", f"a folder as {key}", lambda forge, key=key: forge.folder(key))
+case(DAMAGED, "later", "a folder as a marker", lambda forge: forge.folder("runs/r/expired/00000000000000000002"))
+case(FINE, "later", "a folder as a sign of life", lambda forge: forge.folder("alive/" + "a2" * 16))
 case(FINE, "later", "a lease under no id", lambda forge: forge.put("leases/7", b"lease"))
 
 # Page 04: rows
@@ -284,6 +295,8 @@ windmill = box([0, 0], [3, 5]), box([0, 5], [5, 3]), box([3, 0], [5, 3]), box([3
 case(FINE, "rows 2", "a windmill", instead(0, *windmill))
 case(DAMAGED, "rows 2", "a windmill without its middle", instead(0, *windmill[:3], windmill[4]))
 case(DAMAGED, "rows 2", "an empty box besides", instead(0, box([0, 0], [8, 8]), box([4, 0], [0, 8])))
+nothing = {"offset": [4, 0], "extent": [0, 8], **dict.fromkeys(CHUNK)}
+case(DAMAGED, "rows 2", "an empty box of no chunk besides", instead(0, box([0, 0], [8, 8]), nothing))
 case(DAMAGED, "rows 2", "an extent of one dimension", row(0, extent=[8]))
 dimensions = {"shape": [1] * 62 + [8, 8], "offset": [0] * 64, "extent": [1] * 62 + [8, 8]}
 case(FINE, "rows 2", "64 dimensions", row(0, **dimensions))

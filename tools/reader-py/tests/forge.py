@@ -14,9 +14,9 @@ import pyarrow
 import pyarrow.parquet as parquet
 import zstandard
 from blake3 import blake3
-from everstep_reader.codecs import PLANES
-from everstep_reader.objects import pack_key, record_key
-from everstep_reader.packs import crc32c
+from everstep_checker.packs import crc32c
+from everstep_reader.tensors import PLANES
+from everstep_reader.objects import pack_key
 
 REPOSITORY, FENCE_SESSION, PIN_SESSION = "11" * 16, "22" * 16, "44" * 16
 ATTEMPTS = ["a0" * 16, "a1" * 16, "a2" * 16]
@@ -32,6 +32,10 @@ COLUMNS = {
     "pack_len": U64, "pack_offset": U64, "stored_len": U64, "codec": pyarrow.uint8(),
 }
 NEVER_NULL = ("name", "kind", "dtype", "shape", "offset", "extent")
+
+
+def record_key(run, kind, ordinal):
+    return f"runs/{run}/{kind}/{ordinal:020}"
 
 
 def digest(data):
@@ -58,6 +62,12 @@ class Forge:
         path = self.root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+
+    def folder(self, key):
+        """A folder in the place of an object."""
+        path = self.root / key
+        path.unlink(missing_ok=True)
+        path.mkdir(parents=True)
 
     def sealed(self, stage, key, magic, **fields):
         fields = {"magic": magic, "version": 0} | fields

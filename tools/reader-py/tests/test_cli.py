@@ -15,7 +15,7 @@ HISTORY, OBJECTS = DRAFT / "history" / "repository", DRAFT / "objects" / "reposi
 
 
 def run(*arguments):
-    told = subprocess.run([sys.executable, "-m", "everstep_reader", *map(str, arguments)], capture_output=True, text=True)
+    told = subprocess.run([sys.executable, "-m", "everstep_checker", *map(str, arguments)], capture_output=True, text=True)
     return told.returncode, json.loads(told.stdout) if told.stdout else None
 
 

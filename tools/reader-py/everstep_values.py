@@ -1,9 +1,10 @@
-"""Values (page 09): a subset of CBOR with one encoding for each value."""
+"""Values (page 09): a subset of CBOR with one encoding for each value. Who reads tensors alone needs none."""
 
 import struct
 
-from .errors import limit, require
-from .tables import VALUE, VALUE_DEPTH, VALUE_ITEMS
+from everstep_reader import tensors
+from everstep_reader.objects import limit, require
+from everstep_reader.tables import VALUE, VALUE_DEPTH, VALUE_ITEMS
 
 TUPLE = 0x45565354
 SIMPLE = {20: False, 21: True, 22: None}
@@ -11,6 +12,12 @@ SIMPLE = {20: False, 21: True, 22: None}
 
 class Map(tuple):
     """Pairs of key and value in order; a dict would take the keys 1, 1.0 and True for one."""
+
+
+def load(checkpoint, parts):
+    """What the reader loads, and instead of the bytes of an encoded value the value."""
+    loaded, of_kind = tensors.load(checkpoint, parts), (parts[0].kind, parts[0].dtype)
+    return decode(checkpoint.index_key, loaded) if of_kind == ("object", "value") else loaded
 
 
 def decode(where, data):
@@ -48,24 +55,24 @@ class Decoder:
             self.require(argument >= (24 if size == 1 else 1 << 4 * size), "a number in too many bytes")
         return major, argument
 
-    def item(self, depth, as_key=False):
+    def item(self, depth):
         major, argument = self.head()
         if major <= 1:
             self.require(argument < 1 << 63, "an integer that needs a tag")
-            return -1 - argument if major else argument
-        if major <= 3:
+            return argument ^ -major  # which is -1 - argument where that is negative
+        if major in (2, 3):
             return self.take(argument) if major == 2 else self.take(argument).decode()
         if major == 7:
             self.require(argument == 27 or argument in SIMPLE, f"simple value {argument}")
             return struct.unpack(">d", self.take(8))[0] if argument == 27 else SIMPLE[argument]
         if major == 6 and argument in (2, 3):
-            return self.big() if argument == 2 else -1 - self.big()
+            return self.big() ^ -(argument & 1)
         is_tuple = (major, argument) == (6, TUPLE)
         if is_tuple:
             major, argument = self.head()
         self.require(major == 4 or major == 5 and not is_tuple, "another tag")
-        self.require(not as_key, "a list, tuple or map as a key")
-        return (Map if major == 5 else tuple if is_tuple else list)(self.container(major, argument, depth + 1))
+        kind = Map if major == 5 else tuple if is_tuple else list
+        return kind(self.container(major, argument, depth + 1))
 
     def container(self, major, count, depth):
         """Yields items, or pairs of a map, none of whose keys appears twice."""
@@ -75,14 +82,14 @@ class Decoder:
         self.items += items
         limit(self.items, VALUE_ITEMS, self.where, "items of a value")
         for _ in range(count):
-            if major == 4:
-                yield self.item(depth)
-                continue
-            start = self.at
-            key = self.item(depth, as_key=True)
-            self.require(self.data[start : self.at] not in keys, "a key that is there twice")
-            keys.add(self.data[start : self.at])
-            yield key, self.item(depth)
+            start, item = self.at, self.item(depth)
+            if major == 5:
+                key = self.data[start : self.at]
+                is_key = not isinstance(item, (list, tuple)) and key not in keys
+                self.require(is_key, "a key that is there twice, or a list, tuple or map as one")
+                keys.add(key)
+                item = item, self.item(depth)
+            yield item
 
     def big(self):
         """The integer of a tag, which no smaller encoding can hold."""
