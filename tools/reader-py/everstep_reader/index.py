@@ -151,7 +151,9 @@ def read_row(key, values):
     values = {name: one.hex() if isinstance(one, bytes) else one for name, one in values.items()}
     values = {name: one for name, one in values.items() if one is not None}
     at = f"the row of {values.get('name', '')[:80]!r} at {values.get('offset')}"
-    sealed.check(key, at, values, tables.PIECE if values.keys() - tables.BOX.keys() else tables.BOX)
+    sealed.check(key, at, values, tables.BOX)
+    if values.keys() & tables.IN_CHUNK.keys():
+        sealed.check(key, at, values, tables.IN_CHUNK)
     place = Place(*map(values.get, tables.PLACE)) if "chunk" in values else None
     row = Row(*map(values.get, Row._fields[:-1]), place)
     of_kind = row.dtype not in (OBJECTS if row.kind == "tensor" else BITS)

@@ -46,4 +46,4 @@ PLACE = {
     "pack_len": range(PACK + 1), "pack_offset": range(64, 1 << 64, 64), "stored_len": range(1, STORED + 1),
     "codec": range(1 << 8),
 }
-PIECE = BOX | PLACE | {"chunk_offset": U64}
+IN_CHUNK = PLACE | {"chunk_offset": U64}
