@@ -219,6 +219,12 @@ fn state_is_whole(state: &[Row]) -> Result<(), FormatError> {
         let found = format!("{}: {} and {}", label(other), describe(first), describe(other));
         return Err(FormatError::invalid("tensor", found, "one dtype, shape and alias for all its pieces"));
     }
+    if let Some(empty) =
+        state.iter().find(|row| row.bounds.is_empty() && !Bounds::whole(&row.shape).is_empty())
+    {
+        let rule = "boxes with elements, unless the whole has none";
+        return Err(FormatError::invalid("tensor", label(empty), rule));
+    }
     let boxes: Vec<&Bounds> = state.iter().map(|row| &row.bounds).collect();
     boxes_cover(&first.name, &first.shape, &boxes)
 }

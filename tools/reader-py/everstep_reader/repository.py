@@ -115,5 +115,5 @@ class Attempt:
 
 
 def check_features(key, fields):
-    """Refuses what needs a feature to be read: version 0 has none."""
+    """Refuses what needs a feature to be read: version 1 has none."""
     known(not fields["requires"].get("read"), key, f"a feature of {fields['requires']}")

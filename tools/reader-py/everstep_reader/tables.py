@@ -11,7 +11,7 @@ VALUE, VALUE_DEPTH, VALUE_ITEMS = 256 * MI, 128, 4 * MI
 U32, U64 = range(1 << 32), range(1 << 64)
 NAME, NUMBERS, FEATURES = 16 * KI, [U64, 64], [TEXT, SEALED]
 
-VERSION = (0,)
+VERSION = (1,)
 REQUIRES = {"read?": FEATURES, "write?": FEATURES, "gc?": FEATURES}
 REFERENCE = {"run": RUN, "ordinal": range(1, 10**18 + 1), "attempt": ID}
 PARENTS = [REFERENCE, 16]
@@ -19,7 +19,7 @@ BLOCKS = {"block_elements": range(1, 1 << 64)}
 OVERRIDE = BLOCKS | {"pattern": 4 * KI}
 CONFIGURATION = {
     "magic": "everstep-repository", "version": VERSION, "version_name": TEXT, "requires": REQUIRES, "id": ID,
-    "writers": "many-writers|single-writer", "created": TEXT, "tool": TEXT,
+    "writers": ("many-writers", "single-writer"), "created": TEXT, "tool": TEXT,
     "chunking": BLOCKS | {"block_bytes": range(16, RAW + 1), "overrides?": [OVERRIDE, 256]},
 }
 TOTALS = "tensors objects chunks chunks_new raw_bytes reused_raw_bytes new_raw_bytes new_stored_bytes"
