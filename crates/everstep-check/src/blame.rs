@@ -106,6 +106,6 @@ async fn rows_again(store: &dyn Store, checkpoint: &Checkpoint) -> Result<Option
     }
     match get(store, &checkpoint.index_key(), Span::AtMost(manifest.index.len)).await? {
         Got::Bytes(bytes) => Ok(index::read_all(&bytes, &manifest.index).ok()),
-        Got::Missing | Got::WrongSize(_) => Ok(None),
+        Got::Missing | Got::Unusable(_) => Ok(None),
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Contents {
     pub(crate) checkpoint: Checkpoint,
     /// The rows, when the index is what the manifest says.
     pub(crate) rows: Option<Vec<Row>>,
+    /// Whether these keep their rules, so that what they say can be held against packs.
+    pub(crate) believed: bool,
     pub(crate) findings: Vec<Finding>,
     pub(crate) bytes_read: u64,
 }
@@ -61,22 +63,23 @@ pub(crate) fn judge(fetched: Fetched) -> Option<Contents> {
         parse(&checkpoint.index_key(), index, &mut findings, |bytes| index::read_all(bytes, &manifest.index));
     let refs =
         parse(&checkpoint.refs_key(), refs, &mut findings, |bytes| Refs::from_bytes(bytes, &manifest.refs));
-    if let Some(rows) = &rows {
-        findings.extend(judge_rows(&checkpoint, rows));
-    }
+    let broken = rows.as_deref().and_then(|rows| broken_rule(&checkpoint, rows));
+    let believed = broken.is_none();
+    findings.extend(broken);
+    findings.extend(rows.as_deref().and_then(|rows| wrong_totals(&checkpoint, rows)));
     if let (Some(rows), Some(refs)) = (&rows, &refs) {
         findings.extend(judge_refs(&checkpoint, rows, refs));
     }
     let hurt = Hurt::of(manifest);
     let findings = findings.into_iter().map(|finding| finding.hurting([hurt.clone()])).collect();
-    Some(Contents { rows, findings, bytes_read, checkpoint })
+    Some(Contents { rows, believed, findings, bytes_read, checkpoint })
 }
 
 /// The rows of an index whose checkpoint may have expired, when they can be read.
 pub(crate) fn rows(fetched: Fetched) -> Option<Vec<Row>> {
     match fetched.index {
         Got::Bytes(bytes) => index::read_all(&bytes, &fetched.checkpoint.manifest.index).ok(),
-        Got::Missing | Got::WrongSize(_) => None,
+        Got::Missing | Got::Unusable(_) => None,
     }
 }
 
@@ -94,21 +97,22 @@ fn parse<T>(
         Got::Missing => {
             Finding::damage(key, "it is missing").expect("what the decision refers to", "nothing")
         }
-        Got::WrongSize(found) => {
-            Finding::damage(key, "it is damaged").expect("the size in the decision", found)
+        Got::Unusable(found) => {
+            Finding::damage(key, "it is damaged").expect("a file of the size in the decision", found)
         }
     };
     findings.push(finding);
     None
 }
 
-fn judge_rows(checkpoint: &Checkpoint, rows: &[Row]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if let Err(error) = invariant::rows_are_sound(rows) {
-        let (expected, found) = sides(&error);
-        let finding = Finding::damage(checkpoint.index_key(), "its rows break an invariant");
-        findings.push(finding.expect(expected, found).advise("a defect of the writer: report it"));
-    }
+/// How the rows break a rule, which can be told without looking at a pack.
+fn broken_rule(checkpoint: &Checkpoint, rows: &[Row]) -> Option<Finding> {
+    let (expected, found) = sides(&invariant::rows_are_sound(rows).err()?);
+    let finding = Finding::damage(checkpoint.index_key(), "its rows break an invariant");
+    Some(finding.expect(expected, found).advise("a defect of the writer: report it"))
+}
+
+fn wrong_totals(checkpoint: &Checkpoint, rows: &[Row]) -> Option<Finding> {
     let manifest = checkpoint.manifest.as_ref();
     let pieces = rows.iter().filter_map(|row| row.piece.as_ref());
     let chunks: HashMap<_, _> = pieces.map(|piece| (piece.chunk, (piece.raw_len, piece.location))).collect();
@@ -117,13 +121,13 @@ fn judge_rows(checkpoint: &Checkpoint, rows: &[Row]) -> Vec<Finding> {
         // Nobody knows how many bytes elements of an unknown type have.
         actual.raw_bytes = manifest.totals.raw_bytes;
     }
-    if actual != manifest.totals {
-        let key = Key::decision(&manifest.run, manifest.ordinal);
-        let finding = Finding::damage(key, "the totals in the manifest are not those of the index");
-        let finding = finding.expect(format!("{actual:?}"), format!("{:?}", manifest.totals));
-        findings.push(finding.advise("a defect of the writer: report it; the data is not affected"));
+    if actual == manifest.totals {
+        return None;
     }
-    findings
+    let key = Key::decision(&manifest.run, manifest.ordinal);
+    let finding = Finding::damage(key, "the totals in the manifest are not those of the index");
+    let finding = finding.expect(format!("{actual:?}"), format!("{:?}", manifest.totals));
+    Some(finding.advise("a defect of the writer: report it; the data is not affected"))
 }
 
 fn judge_refs(checkpoint: &Checkpoint, rows: &[Row], refs: &Refs) -> Vec<Finding> {

@@ -40,6 +40,12 @@ impl Finding {
     pub(crate) fn unreadable(object: impl fmt::Display, error: &FormatError) -> Self {
         let (expected, found) = sides(error);
         let finding = match error {
+            _ if error.is_of_a_draft() => Self::new(
+                Severity::Unsupported,
+                object,
+                "it was written by a draft, before the format was released, and cannot be judged",
+            )
+            .advise("check with the program that wrote it"),
             FormatError::Unsupported { .. } => Self::new(
                 Severity::Unsupported,
                 object,

@@ -153,7 +153,7 @@ pub(crate) async fn judge_sessions(
                 Err(error) => sides(&error),
                 Ok(_) => continue,
             },
-            Got::WrongSize(found) => ("a small JSON object".to_owned(), found),
+            Got::Unusable(found) => ("a small JSON object".to_owned(), found),
             Got::Missing => continue,
         };
         let advice =

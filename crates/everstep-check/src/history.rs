@@ -248,7 +248,7 @@ async fn judge_marker(store: &dyn Store, (run, ordinal): Place<'_>) -> Result<Op
             Err(error) => Finding::unreadable(&key, &error),
         },
         Got::Missing => Finding::damage(&key, "the marker has vanished, although markers are never deleted"),
-        Got::WrongSize(found) => Finding::damage(&key, "it is damaged").expect("a small JSON object", found),
+        Got::Unusable(found) => Finding::damage(&key, "it is damaged").expect("a small JSON object", found),
     };
     Ok(Some(finding.advise("the checkpoint counts as expired all the same: the marker's presence decides")))
 }

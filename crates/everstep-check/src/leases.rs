@@ -67,7 +67,7 @@ impl Leases {
     async fn bytes_of(&mut self, store: &dyn Store, key: &Key) -> Result<Option<Bytes>, CheckError> {
         match get_control(store, key).await? {
             Got::Bytes(bytes) => return Ok(Some(bytes)),
-            Got::WrongSize(found) => {
+            Got::Unusable(found) => {
                 let finding = Finding::damage(key, "it is damaged").expect("a small JSON object", found);
                 self.findings.push(finding.advise(damaged(key)));
             }

@@ -31,10 +31,15 @@ pub(crate) struct Claim {
 /// What the indexes say of one pack.
 #[derive(Debug, Default)]
 pub(crate) struct Use {
-    /// Its length.
+    /// Its length: as an index says it, or else the listing.
     pub(crate) len: u64,
+    /// Whether an index says it, and another length that another index says.
+    told: bool,
+    rival_len: Option<u64>,
     /// Chunks by offset.
     claims: BTreeMap<u64, Claim>,
+    /// What another index says of an offset that is among `claims`: nobody but the pack can tell who is right.
+    rivals: Vec<(u64, Claim)>,
     /// Numbers of the checkpoints that use it, ascending, each once.
     pub(crate) users: Vec<usize>,
 }
@@ -46,29 +51,24 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// Adds what the rows of checkpoint `user` say; answers how they contradict what others said.
-    pub(crate) fn add(&mut self, user: usize, rows: &[Row]) -> Option<String> {
-        let mut contradiction = None;
+    /// Adds the packs that the rows of checkpoint `user` need; what they say of them, too, if it is `believed`.
+    pub(crate) fn add(&mut self, user: usize, rows: &[Row], believed: bool) {
         for piece in rows.iter().filter_map(|row| row.piece.as_ref()) {
-            contradiction = self.add_piece(user, piece).or(contradiction);
+            let used = self.packs.entry(piece.location.pack).or_default();
+            if used.users.last() != Some(&user) {
+                used.users.push(user);
+            }
+            if believed {
+                used.claim(piece);
+            }
         }
-        contradiction
     }
 
-    fn add_piece(&mut self, user: usize, piece: &Piece) -> Option<String> {
-        let at = &piece.location;
-        let used = self.packs.entry(at.pack).or_default();
-        if used.users.is_empty() {
-            used.len = at.pack_len;
+    /// Packs whose length no index tells have the one that they are listed with.
+    pub(crate) fn measure(&mut self, listed: &HashMap<PackAddress, u64>) {
+        for (address, used) in self.packs.iter_mut().filter(|(_, used)| !used.told) {
+            used.len = listed.get(address).copied().unwrap_or_default();
         }
-        if used.users.last() != Some(&user) {
-            used.users.push(user);
-        }
-        let Piece { chunk, raw_len, .. } = *piece;
-        let claim = Claim { chunk, raw_len, stored_len: at.stored_len, codec: at.codec };
-        let first = *used.claims.entry(at.pack_offset).or_insert(claim);
-        (first != claim || used.len != at.pack_len)
-            .then(|| format!("{}: chunk {chunk} at offset {}", Key::pack(&at.pack), at.pack_offset))
     }
 
     /// Distinct chunks.
@@ -83,14 +83,37 @@ impl Uses {
     }
 }
 
+impl Use {
+    fn claim(&mut self, piece: &Piece) {
+        let Piece { chunk, raw_len, location: at, .. } = *piece;
+        if !self.told {
+            (self.told, self.len) = (true, at.pack_len);
+        } else if self.len != at.pack_len {
+            self.rival_len = Some(at.pack_len);
+        }
+        let claim = Claim { chunk, raw_len, stored_len: at.stored_len, codec: at.codec };
+        if *self.claims.entry(at.pack_offset).or_insert(claim) != claim {
+            self.rivals.push((at.pack_offset, claim));
+        }
+    }
+
+    /// Everything that the indexes say, by offset.
+    fn said(&self) -> impl Iterator<Item = (&u64, &Claim)> {
+        self.claims.iter().chain(self.rivals.iter().map(|(offset, claim)| (offset, claim)))
+    }
+}
+
 /// What the listing says: there, and as long as it must be?
 pub(crate) fn judge_listed(address: &PackAddress, used: &Use, listed: Option<u64>) -> Option<Blamed> {
     let key = Key::pack(address);
-    let finding = match listed {
-        Some(len) if len == used.len => return None,
-        Some(len) => Finding::damage(key, "it has another length than the indexes say")
+    let finding = match (listed, used.rival_len) {
+        (Some(len), None) if len == used.len => return None,
+        (Some(len), Some(rival)) => Finding::damage(key, "two indexes say two lengths of it")
+            .expect(format!("{} or {rival} bytes", used.len), format!("{len} bytes")),
+        (Some(len), None) => Finding::damage(key, "it has another length than the indexes say")
             .expect(format!("{} bytes", used.len), format!("{len} bytes")),
-        None => Finding::damage(key, "it is missing").expect(format!("{} bytes", used.len), "nothing"),
+        (None, _) if !used.told => Finding::damage(key, "it is missing").expect("a pack", "nothing"),
+        (None, _) => Finding::damage(key, "it is missing").expect(format!("{} bytes", used.len), "nothing"),
     };
     Some(Blamed::pack(finding, *address))
 }
@@ -133,8 +156,9 @@ fn judge_got(
     match got {
         Got::Bytes(bytes) => judge(&bytes),
         Got::Missing => judge_listed(address, used, None).into_iter().collect(),
-        Got::WrongSize(found) => {
-            let finding = Finding::damage(Key::pack(address), "it has another length than the indexes say");
+        Got::Unusable(found) => {
+            let finding =
+                Finding::damage(Key::pack(address), "it is not as long as the indexes say, or no file");
             vec![Blamed::pack(finding.expect(format!("{} bytes", used.len), found), *address)]
         }
     }
@@ -150,7 +174,7 @@ fn judge_front(address: &PackAddress, used: &Use, prefix: &[u8]) -> Result<PackT
     table.check_address(address).map_err(|e| whole(address, &e))?;
     let rows: HashMap<u64, &TableRow> = table.rows.iter().map(|row| (row.offset, row)).collect();
     let agrees = |offset: &u64, claim: &Claim| rows.get(offset).is_some_and(|row| *claim == claim_of(row));
-    let wrong: Vec<(&u64, &Claim)> = used.claims.iter().filter(|(at, claim)| !agrees(at, claim)).collect();
+    let wrong: Vec<(&u64, &Claim)> = used.said().filter(|(at, claim)| !agrees(at, claim)).collect();
     if let Some((offset, claim)) = wrong.first() {
         let found = rows.get(offset).map_or("nothing".to_owned(), |row| format!("{:?}", claim_of(row)));
         let finding = Finding::damage(Key::pack(address), "its table is not what the indexes say")

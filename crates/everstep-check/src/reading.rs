@@ -18,8 +18,8 @@ pub(crate) enum Got {
     Bytes(Bytes),
     /// There is no such object.
     Missing,
-    /// The object is shorter than it must be, or larger than any of its kind can be.
-    WrongSize(String),
+    /// The object is shorter than it must be, or larger than any of its kind can be, or it is a link, which nobody follows.
+    Unusable(String),
 }
 
 fn judge(read: Result<Bytes, StoreError>) -> Result<Got, CheckError> {
@@ -27,7 +27,9 @@ fn judge(read: Result<Bytes, StoreError>) -> Result<Got, CheckError> {
         Ok(bytes) => Ok(Got::Bytes(bytes)),
         Err(error) => match error.kind {
             StoreErrorKind::NotFound => Ok(Got::Missing),
-            StoreErrorKind::Truncated | StoreErrorKind::TooLarge => Ok(Got::WrongSize(error.detail)),
+            StoreErrorKind::Truncated | StoreErrorKind::TooLarge | StoreErrorKind::Untrusted => {
+                Ok(Got::Unusable(error.detail))
+            }
             _ => Err(error.into()),
         },
     }

@@ -138,8 +138,9 @@ impl Walk<'_> {
     }
 
     async fn report(&self, claims: Claims, inventory: &Inventory) -> Result<Report, CheckError> {
-        let Claims { checkpoints, uses, mut findings, bytes_read, .. } = claims;
+        let Claims { checkpoints, mut uses, mut findings, bytes_read, .. } = claims;
         let listed: HashMap<PackAddress, u64> = inventory.objects.iter().filter_map(pack_size).collect();
+        uses.measure(&listed);
         let (mut blamed, mut sound) = (Vec::new(), Vec::new());
         for (address, used) in &uses.packs {
             match packs::judge_listed(address, used, listed.get(address).copied()) {
@@ -228,17 +229,12 @@ impl Walk<'_> {
 
 impl Claims {
     fn add(&mut self, contents: Contents) {
-        let Contents { checkpoint, rows, findings, bytes_read } = contents;
+        let Contents { checkpoint, rows, believed, findings, bytes_read } = contents;
         self.findings.extend(findings);
         self.bytes_read += bytes_read;
         self.kept.extend([checkpoint.index_key(), checkpoint.refs_key()]);
-        let contradiction = rows.and_then(|rows| self.uses.add(self.checkpoints.len(), &rows));
-        if let Some(found) = contradiction {
-            let finding =
-                Finding::damage(checkpoint.index_key(), "two indexes contradict each other about one pack");
-            self.findings.push(
-                finding.expect("one chunk at one place", found).advise("a defect of the writer: report it"),
-            );
+        if let Some(rows) = rows {
+            self.uses.add(self.checkpoints.len(), &rows, believed);
         }
         self.checkpoints.push(checkpoint);
     }

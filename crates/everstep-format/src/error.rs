@@ -1,5 +1,7 @@
 //! What can be wrong with stored bytes or with a name that is to be stored.
 
+use crate::repository;
+
 /// A finding about bytes or names. The object's key is added by whoever fetched the bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -26,8 +28,11 @@ pub enum FormatError {
         /// The size found.
         found: u64,
     },
-    /// Sound, but written by a newer Everstep than this one.
-    #[error("{what} {found} is not supported by this version (it understands {supported}); upgrade Everstep")]
+    /// Sound, but written by a newer Everstep than this one, or by a draft.
+    #[error(
+        "{what} {found} is not supported by this version (it understands {supported}); {}",
+        remedy(found)
+    )]
     Unsupported {
         /// What kind of thing: "format version", "read feature", "codec".
         what: &'static str,
@@ -48,7 +53,20 @@ pub enum FormatError {
     },
 }
 
+fn remedy(found: &str) -> &'static str {
+    if found == repository::DRAFT {
+        "export it with the program that wrote it, and import that into a new repository"
+    } else {
+        "upgrade Everstep"
+    }
+}
+
 impl FormatError {
+    /// Whether this is something that a draft wrote, before the format was released: no newer Everstep reads it, either.
+    pub fn is_of_a_draft(&self) -> bool {
+        matches!(self, Self::Unsupported { found, .. } if found == repository::DRAFT)
+    }
+
     /// Shorthand for [`FormatError::Corrupt`].
     pub fn corrupt(
         what: &'static str,

@@ -17,7 +17,7 @@ pub enum Operation {
     Gc,
 }
 
-/// The features an attempt requires, per operation. Empty in format 1-draft unless a feature is used.
+/// The features an attempt requires, per operation. Empty in format 1 unless a feature is used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requires {
     /// Needed to read.

@@ -45,7 +45,8 @@ pub fn rows_are_sorted<R: AsRef<Row> + Sync>(rows: &[R]) -> Result<(), FormatErr
 }
 
 /// Every rule that the rows of one checkpoint must keep on their own, checked on all threads of the current pool: names and shapes within limits, one kind, type
-/// and shape per name, full coverage, pieces inside their chunks, chunks inside their packs, one location per chunk.
+/// and shape per name, full coverage, pieces inside their chunks, chunks inside their packs, one location per chunk, and one
+/// chunk per location.
 ///
 /// # Errors
 /// The first [`FormatError`], naming tensor and piece.
@@ -58,6 +59,7 @@ pub fn rows_are_sound(rows: &[Row]) -> Result<SoundRows<'_>, FormatError> {
     aliases_exist(rows)?;
     let (chunks, packs) = rayon::join(|| chunks_have_one_place(rows), || packs_have_one_length(rows));
     chunks.and(packs)?;
+    places_have_one_chunk(rows)?;
     Ok(SoundRows(rows))
 }
 
@@ -217,6 +219,12 @@ fn state_is_whole(state: &[Row]) -> Result<(), FormatError> {
         let found = format!("{}: {} and {}", label(other), describe(first), describe(other));
         return Err(FormatError::invalid("tensor", found, "one dtype, shape and alias for all its pieces"));
     }
+    if let Some(empty) =
+        state.iter().find(|row| row.bounds.is_empty() && !Bounds::whole(&row.shape).is_empty())
+    {
+        let rule = "boxes with elements, unless the whole has none";
+        return Err(FormatError::invalid("tensor", label(empty), rule));
+    }
     let boxes: Vec<&Bounds> = state.iter().map(|row| &row.bounds).collect();
     boxes_cover(&first.name, &first.shape, &boxes)
 }
@@ -254,6 +262,26 @@ fn chunks_have_one_place(rows: &[Row]) -> Result<(), FormatError> {
                 piece.location
             );
             let rule = format!("one length and location per chunk, such as {raw_len} bytes at {other:?}");
+            Err(FormatError::invalid("chunk", found, rule))
+        }
+    }
+}
+
+/// One chunk per place: whoever says of one place that it holds two chunks is wrong about one of them, whatever lies there.
+fn places_have_one_chunk(rows: &[Row]) -> Result<(), FormatError> {
+    let rule = "one chunk at one place of a pack";
+    match row::shared_places(rows).first() {
+        None => Ok(()),
+        Some(&(first, second)) => {
+            let chunk = |number: usize| rows[number].piece.as_ref().map(|piece| piece.chunk.to_string());
+            let (of, chunks) =
+                (label(&rows[second]), [chunk(first), chunk(second)].map(Option::unwrap_or_default));
+            let found = format!(
+                "{of}: chunks {} and {} at the place of {}",
+                chunks[0],
+                chunks[1],
+                label(&rows[first])
+            );
             Err(FormatError::invalid("chunk", found, rule))
         }
     }

@@ -221,7 +221,7 @@ impl Header {
         if bytes[..8] != MAGIC {
             return Err(bad_header(0, "the magic EVSTPACK", format!("{:02x?}", &bytes[..8])));
         }
-        check_version(u16_at(bytes, 8))?;
+        repository::check_version(u16_at(bytes, 8).into())?;
         for (offset, expected) in [(10, 64), (12, 64), (14, 0)] {
             let found = u16_at(bytes, offset);
             if found != expected {
@@ -244,14 +244,6 @@ impl Header {
         FormatError::within("pack length", pack_len, PACK_BYTES)?;
         Ok(Self { chunks, rank: Rank(u32_at(bytes, 20)), attempt: AttemptId(array_at(bytes, 24)), pack_len })
     }
-}
-
-fn check_version(found: u16) -> Result<(), FormatError> {
-    if found == version() {
-        return Ok(());
-    }
-    let supported = format!("{} ({})", version(), repository::FORMAT_VERSION_NAME);
-    Err(FormatError::Unsupported { what: "pack version", found: found.to_string(), supported })
 }
 
 impl PackTable {

@@ -1,5 +1,5 @@
 //! Glob patterns over state names: `*` any characters (also none, also dots), `?` one character, `[a-z]` and `[!a-z]`
-//! one character of a class, `\` takes the next character literally. A pattern matches whole names.
+//! one character of a class, `\` takes the next character literally, within a class, too. A pattern matches whole names.
 
 use crate::{FormatError, limits};
 
@@ -178,8 +178,56 @@ mod tests {
     }
 
     #[test]
+    fn within_a_class_a_backslash_takes_the_next_character_literally() {
+        for (class, members, others) in [
+            ("[\\]]", "]", "\\["),
+            ("[a\\]b]", "a]b", "\\"),
+            ("[!\\]]", "\\a", "]"),
+            ("[\\!a]", "!a", "\\b"),
+            ("[\\^a]", "^a", "\\b"),
+            ("[a\\-z]", "a-z", "b\\"),
+            ("[\\--0]", "-./0", "\\1"),
+            ("[A-\\]]", "AZ[\\]", "^-a"),
+            ("[\\\\-a]", "\\]^_`a", "-b["),
+            ("[\\n]", "n", "\\\n"),
+        ] {
+            for (texts, expected) in [(members, true), (others, false)] {
+                for c in texts.chars() {
+                    assert_eq!(matches(class, &c.to_string()), expected, "{class} on {c:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn brackets_and_hyphens_are_ordinary_where_a_class_can_have_no_other_use_of_them() {
+        for (class, members, others) in [
+            ("[]]", "]", "["),
+            ("[!]]", "[a", "]"),
+            ("[]-a]", "]^a", "-b"),
+            ("[[]", "[", "]"),
+            ("[-a]", "-a", "b"),
+            ("[a-]", "a-", "b"),
+            ("[--0]", "-./0", "1"),
+            ("[a-b-d]", "ab-d", "c"),
+            ("[!!]", "a", "!"),
+            ("[a!^]", "a!^", "b"),
+            ("[*?]", "*?", "a"),
+        ] {
+            for (texts, expected) in [(members, true), (others, false)] {
+                for c in texts.chars() {
+                    assert_eq!(matches(class, &c.to_string()), expected, "{class} on {c:?}");
+                }
+            }
+        }
+        assert!(matches("[a-]]", "-]") && !matches("[a-]]", "-"), "the first bracket ends the class");
+    }
+
+    #[test]
     fn broken_patterns_are_refused() {
-        for pattern in ["[", "[a", "[]", "[!]", "[z-a]", "a\\", "[\\"] {
+        for pattern in [
+            "[", "[a", "[]", "[!]", "[^]", "[z-a]", "a\\", "[\\", "[a\\]", "[a-", "[a-\\", "[a-\\]]", "[]-[]",
+        ] {
             assert!(matches!(Pattern::new(pattern), Err(FormatError::Invalid { .. })), "{pattern:?}");
         }
         assert!(matches!(Pattern::new(&"a".repeat(5000)), Err(FormatError::TooLarge { .. })));

@@ -12,11 +12,14 @@ use crate::sealed;
 /// The magic of `everstep.json`.
 pub const MAGIC: &str = "everstep-repository";
 
-/// The integer format version that this crate writes and reads. 0 is 1-draft: it may still break.
-pub const FORMAT_VERSION: u32 = 0;
+/// The integer format version that this crate writes and reads. 0 was a draft, which nothing but its own programs reads.
+pub const FORMAT_VERSION: u32 = 1;
 
 /// The format version as people read it.
-pub const FORMAT_VERSION_NAME: &str = "1-draft";
+pub const FORMAT_VERSION_NAME: &str = "1";
+
+/// What is found where a draft wrote the version, before the format was released.
+pub(crate) const DRAFT: &str = "0, of a draft from before the format was released,";
 
 /// `Ok` for a version that this crate reads.
 ///
@@ -26,11 +29,8 @@ pub fn check_version(version: u64) -> Result<(), FormatError> {
     if version == u64::from(FORMAT_VERSION) {
         return Ok(());
     }
-    Err(FormatError::Unsupported {
-        what: "format version",
-        found: version.to_string(),
-        supported: format!("{FORMAT_VERSION} ({FORMAT_VERSION_NAME})"),
-    })
+    let found = if version == 0 { DRAFT.to_owned() } else { version.to_string() };
+    Err(FormatError::Unsupported { what: "format version", found, supported: FORMAT_VERSION_NAME.to_owned() })
 }
 
 /// How tensors are cut into chunks; fixed for the life of a repository, or dedup between its checkpoints would end.
@@ -120,6 +120,18 @@ pub struct RepositoryConfig {
     pub extra: serde_json::Map<String, serde_json::Value>,
 }
 
+/// What is wrong with a configuration that cannot be parsed, when it has a mode that a later version may know.
+fn unknown_writers(bytes: &[u8]) -> Option<FormatError> {
+    #[derive(Deserialize)]
+    struct Mode {
+        writers: String,
+    }
+    let Mode { writers } = sealed::open_as("everstep.json", MAGIC, bytes).ok()?;
+    let known: Result<WriterMode, serde_json::Error> = serde_json::from_value(writers.clone().into());
+    let supported = "many-writers or single-writer".to_owned();
+    known.is_err().then_some(FormatError::Unsupported { what: "mode of writers", found: writers, supported })
+}
+
 impl RepositoryConfig {
     /// A new repository's configuration.
     pub fn new(id: RepositoryId, chunking: Chunking, writers: WriterMode, created: String) -> Self {
@@ -151,7 +163,8 @@ impl RepositoryConfig {
     /// # Errors
     /// [`FormatError::Corrupt`], [`FormatError::Unsupported`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FormatError> {
-        let config: Self = sealed::open_as("everstep.json", MAGIC, bytes)?;
+        let config: Self = sealed::open_as("everstep.json", MAGIC, bytes)
+            .map_err(|error| unknown_writers(bytes).unwrap_or(error))?;
         config.chunking.check()?;
         Ok(config)
     }

@@ -164,5 +164,36 @@ pub fn repeated_chunks(rows: &[Row]) -> Vec<Vec<usize>> {
     repeated
 }
 
+/// Pairs of rows that name one place of a pack, yet two chunks, ascending; one for each such place.
+pub fn shared_places(rows: &[Row]) -> Vec<(usize, usize)> {
+    let what = |number: usize| {
+        let piece = rows[number].piece.as_ref();
+        piece.map(|piece| ((piece.location.pack, piece.location.pack_offset), piece.chunk))
+    };
+    // A few bytes tell most places apart; those that they do not are compared whole.
+    let mark = |piece: &Piece| {
+        let PackId([a, b, c, d, e, f, g, h, ..]) = piece.location.pack.pack;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h]).wrapping_add(piece.location.pack_offset)
+    };
+    let marked = |(number, row): (usize, &Row)| Some((mark(row.piece.as_ref()?), number));
+    let mut marks: Vec<(u64, usize)> = rows.iter().enumerate().filter_map(marked).collect();
+    marks.par_sort_unstable();
+    let mut shared = Vec::new();
+    for alike in marks.chunk_by(|a, b| a.0 == b.0) {
+        let first = what(alike[0].1);
+        if alike.iter().all(|(_, number)| what(*number) == first) {
+            continue;
+        }
+        let mut numbers: Vec<usize> = alike.iter().map(|(_, number)| *number).collect();
+        numbers.sort_by_key(|&number| what(number));
+        let place = |number: usize| what(number).map(|(place, _)| place);
+        let same_place = numbers.chunk_by(|&a, &b| place(a) == place(b));
+        let differ = |same: &[usize]| same.iter().find(|&&n| what(n) != what(same[0])).map(|&n| (same[0], n));
+        shared.extend(same_place.filter_map(differ));
+    }
+    shared.sort_unstable();
+    shared
+}
+
 #[cfg(test)]
 mod tests;

@@ -140,12 +140,12 @@ mod tests {
     fn magic_is_judged_before_the_version_and_the_version_before_all_else() {
         let opened =
             |object: Value| open_as::<Lease>("test", "ours", &seal("test", &object).unwrap()).map(drop);
-        for version in [json!(1), json!(1_u64 << 32), json!(u64::MAX)] {
+        for version in [json!(0), json!(2), json!(1_u64 << 32), json!(u64::MAX)] {
             let later = opened(json!({"magic": "ours", "version": version, "requires": [], "lease": 7}));
             assert!(matches!(later, Err(FormatError::Unsupported { .. })), "{version}: {later:?}");
         }
         for (magic, version) in
-            [("theirs", json!(1)), ("ours", json!(-1)), ("ours", json!(0.0)), ("ours", json!(0))]
+            [("theirs", json!(2)), ("ours", json!(-1)), ("ours", json!(1.0)), ("ours", json!(1))]
         {
             let bad = opened(json!({"magic": magic, "version": version, "requires": []}));
             assert!(matches!(bad, Err(FormatError::Corrupt { .. })), "{magic} {version}: {bad:?}");

@@ -81,13 +81,19 @@ pub enum RepoError {
     Refused(String),
 }
 
-/// An object beyond the limit of its kind is damage like any other: its bytes are not what they must be.
+/// An object beyond the limit of its kind is damage like any other: its bytes are not what they must be. So is a link in the
+/// place of an object, which nobody follows.
 impl From<StoreError> for RepoError {
     fn from(error: StoreError) -> Self {
         match Key::listed(&error.key) {
             Some(key) if error.kind == StoreErrorKind::TooLarge => {
                 let source =
                     FormatError::corrupt("object", 0, "no more bytes than its kind has", error.detail);
+                Self::Object { key, source }
+            }
+            Some(key) if error.kind == StoreErrorKind::Untrusted => {
+                let source =
+                    FormatError::corrupt("object", 0, "a plain file: no link is followed", error.detail);
                 Self::Object { key, source }
             }
             _ => Self::Store(error),

@@ -87,7 +87,7 @@ fn a_damaged_decision_hides_no_other_checkpoint_from_ls() {
 fn a_decision_of_a_newer_version_hides_no_other_checkpoint_from_ls() {
     let (tool, first, decision) = two_checkpoints();
     let text = std::fs::read_to_string(&decision).expect("there");
-    let newer = text.replacen("\"version\":0", "\"version\":99", 1);
+    let newer = text.replacen("\"version\":1", "\"version\":99", 1);
     let body = &newer[..newer.rfind(",\"blake3\"").expect("sealed")];
     let sealed = format!("{body},\"blake3\":\"{}\"}}\n", blake3::hash(body.as_bytes()));
     assert_ne!(text, sealed);

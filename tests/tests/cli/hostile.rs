@@ -109,6 +109,27 @@ fn c26_a_pickle_is_refused_by_name_and_never_run() {
     assert!(!marker.exists());
 }
 
+/// Whoever looked for the newest checkpoint past a decision that is a link would take an older one for it.
+#[test]
+fn c26_a_link_in_the_place_of_a_record_is_damage_and_hides_no_newer_checkpoint() {
+    let outside = Tool::new();
+    for name in
+        ["everstep.json", "runs/gpt/decisions/00000000000000000004", "runs/gpt/intents/00000000000000000004"]
+    {
+        let tool = Tool::with_repository();
+        tool.import("gpt", 1, &[("w", 1.5, 3)]);
+        tool.import("gpt", 2, &[("w", 2.5, 3)]);
+        let (place, moved) = (tool.path("repo").join(name), outside.path(&name.replace('/', "-")));
+        std::fs::rename(&place, &moved).expect("moved");
+        symlink(&moved, &place).expect("linked");
+        let verified = tool.run(&["verify", "repo", "--json"]);
+        verified.expect_code(1);
+        assert!(format!("{}{}", verified.stdout, verified.stderr).contains("no link is followed"), "{name}");
+        let exported = tool.run(&["export", "repo", "gpt", "-o", "out.safetensors"]);
+        exported.expect_code(if name.contains("intents") { 0 } else { 1 });
+    }
+}
+
 #[test]
 fn c26_links_out_of_a_repository_are_never_opened() {
     let outside = Tool::with_repository();

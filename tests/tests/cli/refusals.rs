@@ -54,19 +54,43 @@ fn an_unreachable_store_exits_with_3() {
     assert!(stderr.contains("unreachable") && !stderr.contains("very-secret"), "{stderr}");
 }
 
+/// Gives `everstep.json` another version, sealed anew.
+fn change_version(tool: &Tool, version: u64) {
+    let path = tool.path("repo/everstep.json");
+    let text = std::fs::read_to_string(&path).expect("there");
+    let other = text.replacen("\"version\":1", &format!("\"version\":{version}"), 1);
+    assert_ne!(text, other);
+    let body = &other[..other.rfind(",\"blake3\"").expect("sealed")];
+    std::fs::write(&path, format!("{body},\"blake3\":\"{}\"}}\n", blake3::hash(body.as_bytes())))
+        .expect("written");
+}
+
 #[test]
 fn a_second_init_and_a_newer_format_exit_with_5() {
     let tool = Tool::with_repository();
     assert_eq!(tool.run(&["init", "repo", "--json"]).expect_code(5).error()["kind"], "conflict");
-    let path = tool.path("repo/everstep.json");
-    let text = std::fs::read_to_string(&path).expect("there");
-    let newer = text.replacen("\"version\":0", "\"version\":99", 1);
-    assert_ne!(text, newer);
-    let body = &newer[..newer.rfind(",\"blake3\"").expect("sealed")];
-    std::fs::write(&path, format!("{body},\"blake3\":\"{}\"}}\n", blake3::hash(body.as_bytes())))
-        .expect("written");
+    change_version(&tool, 99);
     let answer = tool.run(&["ls", "repo", "--json"]);
     assert_eq!(answer.expect_code(5).error()["kind"], "unsupported-version");
+    assert!(answer.stderr.contains("upgrade Everstep"), "{}", answer.stderr);
+}
+
+#[test]
+fn a_repository_of_a_draft_exits_with_5_and_says_what_can_be_done() {
+    let tool = Tool::with_repository();
+    tool.import("gpt", 1, &[("w", 1.0, 4)]);
+    change_version(&tool, 0);
+    for args in [
+        &["ls", "repo", "--json"][..],
+        &["verify", "repo", "--json"],
+        &["export", "repo", "gpt", "-o", "x", "--json"],
+    ] {
+        let answer = tool.run(args);
+        assert_eq!(answer.expect_code(5).error()["kind"], "unsupported-version");
+        for said in ["before the format was released", "export it with the program that wrote it"] {
+            assert!(answer.stderr.contains(said), "{}", answer.stderr);
+        }
+    }
 }
 
 #[test]

@@ -182,15 +182,41 @@ fn c25_every_prefix_flip_and_appended_byte_is_noticed() {
 #[test]
 fn another_format_version_is_unsupported_and_not_corrupt() {
     for (what, bytes, read) in every_kind() {
-        let found = read(&resealed(&bytes, "\"version\":0", "\"version\":2")).unwrap_err();
+        let found = read(&resealed(&bytes, "\"version\":1", "\"version\":2")).unwrap_err();
         assert!(matches!(found, FormatError::Unsupported { what: "format version", .. }), "{what}: {found}");
     }
 }
 
 #[test]
+fn what_a_draft_wrote_is_unsupported_and_no_newer_program_is_promised() {
+    for (what, bytes, read) in every_kind() {
+        let found = read(&resealed(&bytes, "\"version\":1", "\"version\":0")).unwrap_err();
+        assert!(found.is_of_a_draft() && matches!(found, FormatError::Unsupported { .. }), "{what}: {found}");
+        let text = found.to_string();
+        assert!(
+            text.contains("before the format was released") && !text.contains("upgrade"),
+            "{what}: {text}"
+        );
+        assert!(text.contains("export it with the program that wrote it"), "{what}: {text}");
+    }
+}
+
+#[test]
+fn a_mode_of_writers_that_nobody_knows_yet_is_unsupported_and_not_corrupt() {
+    let bytes = config().to_bytes().unwrap();
+    for mode in ["many-writers", "single-writer"] {
+        RepositoryConfig::from_bytes(&resealed(&bytes, "many-writers", mode)).unwrap();
+    }
+    let found = RepositoryConfig::from_bytes(&resealed(&bytes, "many-writers", "some-writers")).unwrap_err();
+    assert!(matches!(found, FormatError::Unsupported { what: "mode of writers", .. }), "{found}");
+    let broken = RepositoryConfig::from_bytes(&resealed(&bytes, "\"many-writers\"", "7")).unwrap_err();
+    assert!(matches!(broken, FormatError::Corrupt { .. }), "{broken}");
+}
+
+#[test]
 fn unknown_fields_survive_rewriting() {
     for (what, bytes, read) in every_kind() {
-        let newer = resealed(&bytes, "\"version\":0", "\"version\":0,\"later\":{\"x\":[1,null]}");
+        let newer = resealed(&bytes, "\"version\":1", "\"version\":1,\"later\":{\"x\":[1,null]}");
         let again = read(&newer).unwrap();
         let text = std::str::from_utf8(&again).unwrap();
         assert!(text.contains("\"later\":{\"x\":[1,null]}"), "{what}: {text}");
@@ -297,8 +323,8 @@ fn a_long_reason_is_cut_between_characters_and_ranks_are_counted() {
 #[test]
 fn c25_json_nested_too_deep_is_refused_without_overflow() {
     let bytes = intent().to_bytes().unwrap();
-    let deep = format!("\"version\":0,\"later\":{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    let found = Intent::from_bytes(&resealed(&bytes, "\"version\":0", &deep), &run(), ORDINAL);
+    let deep = format!("\"version\":1,\"later\":{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let found = Intent::from_bytes(&resealed(&bytes, "\"version\":1", &deep), &run(), ORDINAL);
     assert!(matches!(found, Err(FormatError::Corrupt { .. })), "{found:?}");
 }
 

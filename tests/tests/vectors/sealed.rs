@@ -36,7 +36,7 @@ fn sealed_objects_agree_with_the_vectors() {
             sealed_vector("one field", r#"{"magic":"everstep-test"}"#),
             sealed_vector(
                 "several fields",
-                r#"{"magic":"everstep-test","version":0,"list":[1,2.5,null],"deep":{"a":true}}"#,
+                r#"{"magic":"everstep-test","version":1,"list":[1,2.5,null],"deep":{"a":true}}"#,
             ),
             sealed_vector("text beyond ASCII", r#"{"label":"Übung \"1\" \\ 日本"}"#),
         ],

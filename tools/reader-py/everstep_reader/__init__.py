@@ -1,1 +1,1 @@
-"""A second reader of Everstep repositories, written from format-spec/ alone, on a local directory."""
+"""A second reader of Everstep repositories, from format-spec/ alone: lists and loads a local directory."""

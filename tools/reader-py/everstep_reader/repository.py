@@ -1,13 +1,11 @@
 """Runs, attempts and checkpoints (pages 00, 03, 13, 14)."""
 
+import re
 from functools import cached_property
 
-from . import index, packs, sealed
-from .errors import Expired, Missing, NotFound, Wrong, known, require
-from .objects import Directory, parse, record_key
-from .tables import CONFIGURATION, DECISION, INTENT, MARKER, REFERENCE
-
-RECORDS = {"intents": INTENT, "decisions": DECISION, "expired": MARKER}
+from . import index, sealed
+from .objects import RECORD, Directory, Expired, Missing, NotFound, Wrong, known, require
+from .tables import CONFIGURATION, DECISION, REFERENCE
 
 
 class Repository:
@@ -16,13 +14,9 @@ class Repository:
         self.configuration = sealed.read(self.store, "everstep.json", CONFIGURATION)
 
     def attempts(self, *runs):
-        """All attempts of these runs, or of all runs; also the first of each gap in the intents."""
-        records = [parts for key in self.store.keys("runs") if (parts := parse(key)) and parts["run"]]
-        found = {(parts["run"], int(parts["ordinal"]), parts["kind"]) for parts in records}
-        intents = {(run, ordinal) for run, ordinal, kind in found if kind == "intents"}
-        newest = dict(sorted(intents))
-        gaps = {(run, ordinal + 1) for run, ordinal in intents | {(run, 0) for run in newest} if ordinal < newest[run]}
-        places = gaps | {(run, ordinal) for run, ordinal, _ in found}
+        """All attempts of these runs, or of all runs, of which there is a record."""
+        records = filter(None, (re.fullmatch(RECORD, key) for key in self.store.keys("runs")))
+        places = {(record["run"], int(record["ordinal"])) for record in records}
         return [Attempt(self, *place) for place in sorted(places) if not runs or place[0] in runs]
 
     def checkpoint(self, reference):
@@ -48,51 +42,42 @@ class Repository:
 
 
 class Attempt:
-    """One ordinal of a run: its intent, its decision and, of a checkpoint, what that promises."""
+    """One ordinal of a run: its decision and, of a checkpoint, what that promises."""
 
     def __init__(self, repository, run, ordinal):
         self.repository, self.store, self.run, self.ordinal = repository, repository.store, run, ordinal
         self.name = f"{run}@ordinal={ordinal}"
-        self.keys = {kind: record_key(run, kind, ordinal) for kind in RECORDS}
+
+    def key(self, kind):
+        """Of an intent, a decision or an expired marker; `kind` is the folder."""
+        return f"runs/{self.run}/{kind}/{self.ordinal:020}"
 
     def has(self, kind):
-        return self.store.exists(self.keys[kind])
+        return self.store.exists(self.key(kind))
 
-    def record(self, kind):
+    def record(self, kind, rule):
         """An intent, decision or expired marker that says what its key says."""
-        fields = sealed.read(self.store, self.keys[kind], RECORDS[kind])
+        fields = sealed.read(self.store, self.key(kind), rule)
         same = (fields["run"], fields["ordinal"]) == (self.run, self.ordinal)
-        require(same, self.keys[kind], "it speaks of another ordinal than its key")
+        require(same, self.key(kind), "it is not what its key says")
         return fields
 
-    def check_parents(self, key, parents):
+    def check_older(self, key, parents):
         older = all(parent["run"] != self.run or parent["ordinal"] < self.ordinal for parent in parents)
         require(older, key, "a parent that is not older than itself")
 
     @cached_property
-    def intent(self):
-        fields = self.record("intents")
-        save, writers = fields["kind"] == "save", fields["world_size"] > 0
-        fits = save == writers == ("step" in fields) and (save or not fields["parents"])
-        require(fits, self.keys["intents"], "world_size, step or parents do not fit its kind")
-        self.check_parents(self.keys["intents"], fields["parents"])
-        return fields
-
-    @cached_property
     def decision(self):
-        fields, key = self.record("decisions"), self.keys["decisions"]
+        fields, key = self.record("decisions", DECISION), self.key("decisions")
         commit = fields["decision"] == "COMMIT"
-        fits = ("manifest" in fields) == commit != ("abort" in fields)
-        require(fits, key, "it has not a manifest with COMMIT, or abort with ABORT")
+        require(("manifest" in fields) == commit != ("abort" in fields), key, "COMMIT and no manifest, or so")
         if commit:
-            manifest = fields["manifest"]
+            manifest, index = fields["manifest"], fields["manifest"]["index"]
             same = all(manifest[name] == fields[name] for name in REFERENCE)
-            require(same, key, "its manifest has another run, ordinal or attempt")
-            self.check_parents(key, manifest["parents"])
-            require(("pin" in manifest) == (self.run == "_pins"), key, "pins are in the run _pins, and nothing else")
-            require(manifest["owners"] == sorted(set(manifest["owners"])), key, "its owners are not ascending")
-            footer = 4 <= manifest["index"]["footer_offset"] <= manifest["index"]["len"] - 8
-            require(footer, key, "its index has no place for a footer")
+            require(same, key, "its manifest is of another run, ordinal or attempt")
+            self.check_older(key, manifest["parents"])
+            require(("pin" in manifest) == (self.run == "_pins"), key, "no pin in _pins, or one elsewhere")
+            require(4 <= index["footer_offset"] <= index["len"] - 8, key, "its index has no footer")
         return fields
 
     @property
@@ -103,19 +88,10 @@ class Attempt:
     def index_key(self):
         return f"index/{self.manifest['attempt']}/{self.manifest['index']['blake3']}.parquet"
 
-    @property
-    def refs_key(self):
-        return f"index/{self.manifest['attempt']}/{self.manifest['refs']['blake3']}.refs"
-
     @cached_property
     def rows(self):
         """The rows of the index."""
         return self.promised(index.read, self.index_key, self.manifest["index"])
-
-    @cached_property
-    def refs(self):
-        """The packs that it uses: attempt, rank, pack id."""
-        return self.promised(packs.read_refs, self.refs_key, self.manifest["refs"])
 
     def is_checkpoint(self):
         return self.has("decisions") and not self.has("expired") and self.decision["decision"] == "COMMIT"
@@ -126,7 +102,7 @@ class Attempt:
         require(self.decision["decision"] == "COMMIT", self.name, "it was aborted", NotFound)
         require(not self.has("expired"), self.name, "it has expired", Expired)
         check_features("everstep.json", self.repository.configuration)
-        check_features(self.keys["decisions"], self.decision)
+        check_features(self.key("decisions"), self.decision)
         return self
 
     def promised(self, read, *arguments):
@@ -139,6 +115,5 @@ class Attempt:
 
 
 def check_features(key, fields):
-    """The fields, unless reading needs a feature: version 0 has none."""
+    """Refuses what needs a feature to be read: version 1 has none."""
     known(not fields["requires"].get("read"), key, f"a feature of {fields['requires']}")
-    return fields

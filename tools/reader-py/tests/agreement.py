@@ -13,11 +13,12 @@ from pathlib import Path
 
 from blake3 import blake3
 from cases import CASES
-from everstep_reader.errors import Expired, NotFound, Unsupported, Wrong
+from everstep_checker.verify import Verifier
+from everstep_reader.index import whole
+from everstep_reader.objects import Expired, NotFound, Unsupported, Wrong
 from everstep_reader.repository import Repository
-from everstep_reader.rows import whole
-from everstep_reader.tensors import load, raw
-from everstep_reader.verify import Verifier
+from everstep_reader.tensors import raw
+from everstep_values import load
 from forge import Forge
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
@@ -109,7 +110,7 @@ def sound(inspect, folder):
                 wrong += contents(inspect, folder / "repository", repository.checkpoint(reference), expected)
             elif outcome(repository, reference) != {"fence": "incomplete"}.get(expected, expected):
                 wrong.append(f"{reference} is {outcome(repository, reference)}, not {expected}")
-    return f"draft/{folder.name}", "sound", verdict, their_verdict, wrong
+    return f"v1/{folder.name}", "sound", verdict, their_verdict, wrong
 
 
 def contents(inspect, path, checkpoint, expected):
@@ -167,7 +168,7 @@ def forged(inspect, case):
 
 def main():
     inspect, fixtures = sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else FIXTURES)
-    jobs = [(sound, file.parent) for file in sorted(fixtures.glob("draft/*/expected.json"))]
+    jobs = [(sound, file.parent) for file in sorted(fixtures.glob("v1/*/expected.json"))]
     jobs += [(judged, file.parent) for kind in ("damaged", "hostile") for file in sorted(fixtures.glob(f"{kind}/*/expect.json"))]
     jobs += [(forged, case) for case in CASES]
     failed = 0

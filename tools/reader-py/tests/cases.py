@@ -92,13 +92,14 @@ case(FINE, "configuration", "nothing changed", lambda made: made)
 for stage in ("configuration", "intent 1", "intent 3", "decision 3"):
     magic = re.compile('"magic":"[^"]*"')
     case(UNSUPPORTED, stage, "version 9", put("version", 9))
+    case(UNSUPPORTED, stage, "version 0 of a draft", put("version", 0))
     case(UNSUPPORTED, stage, "version 2^32", put("version", 1 << 32))
     case(UNSUPPORTED, stage, "version 2^64 - 1", put("version", (1 << 64) - 1))
     case(UNSUPPORTED, stage, "version 9 of another shape", lambda made: {"magic": made["magic"], "version": 9})
     case(DAMAGED, stage, "another magic and version", lambda made: made | {"magic": "everstep-other", "version": 9})
     case(DAMAGED, stage, "version missing", put("version", GONE))
-    case(DAMAGED, stage, "version as text", put("version", "0"))
-    case(DAMAGED, stage, "version 0.0", put("version", 0.0))
+    case(DAMAGED, stage, "version as text", put("version", "1"))
+    case(DAMAGED, stage, "version 1.0", put("version", 1.0))
     case(DAMAGED, stage, "another magic", put("magic", "everstep-other"))
     case(FINE, stage, "an unknown field", put("other", [1, {}]))
     case(FINE, stage, "an unknown field twice", add('"other":1,"other":2'))
@@ -118,11 +119,18 @@ for stage in ("configuration", "intent 1", "intent 3", "decision 3"):
 # Pages 03 and 13
 for field in ("version_name", "id", "chunking", "writers", "created", "tool"):
     case(DAMAGED, "configuration", f"no {field}", put(field, GONE))
-case(DAMAGED, "configuration", "other writers", put("writers", "other"))
+case(UNSUPPORTED, "configuration", "other writers", put("writers", "other"))
 case(DAMAGED, "configuration", "blocks too small", put("chunking.block_bytes", 8))
 case(DAMAGED, "configuration", "blocks too large", put("chunking.block_bytes", (32 << 20) + 1))
 case(DAMAGED, "configuration", "blocks of no elements", put("chunking.block_elements", 0))
 case(DAMAGED, "configuration", "257 overrides", put("chunking.overrides", [{"pattern": "a", "block_elements": 1}] * 257))
+for verdict, patterns in (
+    (FINE, (r"", "]", "a-", "[]x]", "[!]]", "[a-]", "[-a]", "[a-b-]", "[--0]", r"[\]-a]", r"[A-\]]", r"\[", "[*?[]", "[a-a]", "[^!-~]")),
+    (DAMAGED, ("[", "[]", "[!]", "[^]", "[]-A]", "[b-a]", r"[a-\]", "a\\", "[a-bz-y]", r"[\b-\a]", "x[a")),
+):  # fmt: skip
+    for pattern in patterns:
+        overrides = [{"pattern": pattern, "block_elements": 1}]
+        case(verdict, "configuration", f"the pattern {pattern}", put("chunking.overrides", overrides))
 case(DAMAGED, "configuration", "a list for the blocks", put("chunking", [1024, 1 << 20]))
 case(DAMAGED, "configuration", "an object for the writers", put("writers", {"many-writers": None}))
 case(DAMAGED, "intent 3", "a list for a parent", put("parents", [["r", 2, "a1" * 16]]))
@@ -270,6 +278,10 @@ case(FINE, "later", "a lease of a run that is not there", leased(parent=PARENT |
 case(FINE, "later", "a lease of what has expired", leased(marked("r", 2)))
 case(DAMAGED, "later", "a lease of ordinal 0", leased(parent=PARENT | {"ordinal": 0}))
 case(DAMAGED, "later", "a lease of no run", leased(parent=PARENT | {"run": "../r"}))
+for key in ("runs/r/intents/00000000000000000003", "runs/r/decisions/00000000000000000003", LEASE):
+    case(DAMAGED, "later", f"a folder as {key}", lambda forge, key=key: forge.folder(key))
+case(DAMAGED, "later", "a folder as a marker", lambda forge: forge.folder("runs/r/expired/00000000000000000002"))
+case(FINE, "later", "a folder as a sign of life", lambda forge: forge.folder("alive/" + "a2" * 16))
 case(FINE, "later", "a lease under no id", lambda forge: forge.put("leases/7", b"lease"))
 
 # Page 04: rows
@@ -284,6 +296,8 @@ windmill = box([0, 0], [3, 5]), box([0, 5], [5, 3]), box([3, 0], [5, 3]), box([3
 case(FINE, "rows 2", "a windmill", instead(0, *windmill))
 case(DAMAGED, "rows 2", "a windmill without its middle", instead(0, *windmill[:3], windmill[4]))
 case(DAMAGED, "rows 2", "an empty box besides", instead(0, box([0, 0], [8, 8]), box([4, 0], [0, 8])))
+nothing = {"offset": [4, 0], "extent": [0, 8], **dict.fromkeys(CHUNK)}
+case(DAMAGED, "rows 2", "an empty box of no chunk besides", instead(0, box([0, 0], [8, 8]), nothing))
 case(DAMAGED, "rows 2", "an extent of one dimension", row(0, extent=[8]))
 dimensions = {"shape": [1] * 62 + [8, 8], "offset": [0] * 64, "extent": [1] * 62 + [8, 8]}
 case(FINE, "rows 2", "64 dimensions", row(0, **dimensions))
@@ -298,6 +312,9 @@ case(DAMAGED, "rows 2", "an object without dimensions", row(2, shape=[], offset=
 case(FINE, "rows 2", "a value that is none, which whoever loads it finds", row(2, shape=[24], extent=[24], chunk_offset=1))
 case(DAMAGED, "rows 2", "elements without a chunk", row(0, **dict.fromkeys(CHUNK)))
 case(DAMAGED, "rows 2", "two rows without elements", instead(1, {}, {"offset": [0, 1], "extent": [0, 2]}))
+case(FINE, "rows 2", "an alias without elements", row(1, alias_of="a"))
+case(FINE, "rows 2", "nothing of a rank", row(1, rank=2))
+case(DAMAGED, "rows 2", "a part of a chunk that is not there", row(1, chunk_offset=0))
 case(DAMAGED, "rows 2", "not the whole of nothing", row(1, extent=[0, 2]))
 case(DAMAGED, "rows 2", "a chunk of nothing", lambda rows: [rows[0], rows[1] | {name: rows[0][name] for name in CHUNK}, *rows[2:]])
 case(DAMAGED, "rows 2", "half a chunk", row(0, codec=None))
@@ -384,7 +401,7 @@ case(DAMAGED, "refs 3", "one too few", lambda refs: refs[:1])
 case(DAMAGED, "refs 3", "out of order", lambda refs: refs[::-1])
 case(DAMAGED, "refs 3", "twice", lambda refs: [refs[0], *refs])
 case(DAMAGED, "refs bytes 3", "another magic", flip(0))
-case(UNSUPPORTED, "refs bytes 3", "version 1", flip(8))
+case(UNSUPPORTED, "refs bytes 3", "version 0 of a draft", flip(8))
 case(DAMAGED, "refs bytes 3", "not zero", flip(12))
 case(DAMAGED, "refs bytes 3", "a byte after the end", lambda data: data + b"\0")
 case(DAMAGED, "refs bytes 3", "cut", lambda data: data[:10])

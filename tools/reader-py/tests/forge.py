@@ -14,9 +14,9 @@ import pyarrow
 import pyarrow.parquet as parquet
 import zstandard
 from blake3 import blake3
-from everstep_reader.codecs import PLANES
-from everstep_reader.objects import pack_key, record_key
-from everstep_reader.packs import crc32c
+from everstep_checker.packs import crc32c
+from everstep_reader.tensors import PLANES
+from everstep_reader.objects import pack_key
 
 REPOSITORY, FENCE_SESSION, PIN_SESSION = "11" * 16, "22" * 16, "44" * 16
 ATTEMPTS = ["a0" * 16, "a1" * 16, "a2" * 16]
@@ -32,6 +32,10 @@ COLUMNS = {
     "pack_len": U64, "pack_offset": U64, "stored_len": U64, "codec": pyarrow.uint8(),
 }
 NEVER_NULL = ("name", "kind", "dtype", "shape", "offset", "extent")
+
+
+def record_key(run, kind, ordinal):
+    return f"runs/{run}/{kind}/{ordinal:020}"
 
 
 def digest(data):
@@ -59,15 +63,21 @@ class Forge:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
 
+    def folder(self, key):
+        """A folder in the place of an object."""
+        path = self.root / key
+        path.unlink(missing_ok=True)
+        path.mkdir(parents=True)
+
     def sealed(self, stage, key, magic, **fields):
-        fields = {"magic": magic, "version": 0} | fields
+        fields = {"magic": magic, "version": 1} | fields
         self.put(key, seal(self.change(stage, fields)))
 
     def repository(self):
         """A fence, a checkpoint, a checkpoint that reuses its first chunk, and nothing else."""
         chunking = {"block_elements": 1024, "block_bytes": 1 << 20}
         self.sealed(
-            "configuration", "everstep.json", "everstep-repository", version_name="1-draft", requires={}, id=REPOSITORY,
+            "configuration", "everstep.json", "everstep-repository", version_name="1", requires={}, id=REPOSITORY,
             chunking=chunking, writers="many-writers", created="2026-01-01T00:00:00Z", tool="forge",
         )
         self.intent(1, kind="fence", parents=[], world_size=0)
@@ -151,7 +161,7 @@ class Forge:
         rows = self.change(f"rows {ordinal}", rows)
         used = sorted({(row["writer_attempt"], row["writer_rank"], row["pack"]) for row in rows if row.get("pack")})
         used = self.change(f"refs {ordinal}", used)
-        refs = REFS_HEADER.pack(b"EVSTREFS", 0, 0, len(used)) + b"".join(REF.pack(*one) for one in used)
+        refs = REFS_HEADER.pack(b"EVSTREFS", 1, 0, len(used)) + b"".join(REF.pack(*one) for one in used)
         refs = self.change(f"refs bytes {ordinal}", refs)
         index, footer = self.index(ordinal, rows)
         self.put(f"index/{attempt}/{digest(index)}.parquet", index)
@@ -180,7 +190,7 @@ class Forge:
             width = stored[0] if codec == PLANES else 0
             table.append(Entry(blake3(raw).digest(), codec, width, 0, crc32c(stored), len(raw), len(stored), at))
             at += len(stored)
-        header = [b"EVSTPACK", 0, 64, 64, 0, len(chunks), 0, bytes.fromhex(attempt), at, bytes(16)]
+        header = [b"EVSTPACK", 1, 64, 64, 0, len(chunks), 0, bytes.fromhex(attempt), at, bytes(16)]
         header, table = self.change(f"{stage} table", (header, table))
         front = PACK_HEADER.pack(*header) + b"".join(PACK_ROW.pack(*entry) for entry in table)
         body = bytearray(at)
@@ -209,7 +219,7 @@ class Forge:
                 writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
                 groups.append({"first": group[0]["name"], "last": group[-1]["name"], "rows": len(group), "start": start,
                                "len": file.tell() - start, "blake3": digest(file.getvalue()[start:])})  # fmt: skip
-            directory = self.change(f"directory {ordinal}", {"version": 0, "groups": groups})
+            directory = self.change(f"directory {ordinal}", {"version": 1, "groups": groups})
             writer.add_key_value_metadata({"everstep.index": json.dumps(directory)})
         data = file.getvalue()
         length = struct.unpack("<I", data[-8:-4])[0]

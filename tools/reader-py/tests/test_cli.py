@@ -10,12 +10,12 @@ from pathlib import Path
 
 from forge import Forge
 
-DRAFT = Path(__file__).parents[3] / "fixtures" / "draft"
-HISTORY, OBJECTS = DRAFT / "history" / "repository", DRAFT / "objects" / "repository"
+V1 = Path(__file__).parents[3] / "fixtures" / "v1"
+HISTORY, OBJECTS = V1 / "history" / "repository", V1 / "objects" / "repository"
 
 
 def run(*arguments):
-    told = subprocess.run([sys.executable, "-m", "everstep_reader", *map(str, arguments)], capture_output=True, text=True)
+    told = subprocess.run([sys.executable, "-m", "everstep_checker", *map(str, arguments)], capture_output=True, text=True)
     return told.returncode, json.loads(told.stdout) if told.stdout else None
 
 
@@ -55,7 +55,7 @@ class CommandLine(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(run("ls", folder)[0], 1)
             shutil.copytree(HISTORY, folder, dirs_exist_ok=True)
-            pack = next(Path(folder, "packs").glob("*/5d120a690d53886910b36d525b7de9f5/*"))
+            pack = next(Path(folder, "packs").glob("*/778b1fb62c5e28a3271e22e41985ca92/*"))
             data = pack.read_bytes()
             pack.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
             strays = ["packs/00/" + "a" * 32 + "/0-" + "b" * 64, "runs/first/intents/7", "x"]

@@ -246,7 +246,9 @@ fn made_up(batch: &RecordBatch, first: &str, last: &str) -> EncodedIndex {
         len: group.len() as u64,
         blake3: ContentHash::of(&group),
     };
-    let json = serde_json::to_string(&Directory { version: 0, groups: vec![entry] }).unwrap();
+    let json =
+        serde_json::to_string(&Directory { version: crate::repository::FORMAT_VERSION, groups: vec![entry] })
+            .unwrap();
     writer.append_key_value_metadata(KeyValue::new(Directory::KEY.to_owned(), json));
     let bytes = Bytes::from(writer.into_inner().unwrap());
     let metadata_len = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap());

@@ -214,6 +214,11 @@ fn every_rule_of_a_row_has_its_refusal() {
         ("huge pack", refused(|rows| rows[0].piece.as_mut().unwrap().location.pack_len = 1 << 40)),
         ("stored nothing", refused(|rows| rows[0].piece.as_mut().unwrap().location.stored_len = 0)),
         ("two places", refused(|rows| rows[1].piece.as_mut().unwrap().location.pack_offset = 640)),
+        (
+            "empty box",
+            refused(|rows| rows.insert(6, Row { bounds: b(&[10], &[0]), piece: None, ..rows[5].clone() })),
+        ),
+        ("two chunks at a place", refused(|rows| rows[6].piece.as_mut().unwrap().location.pack_offset = 320)),
         ("two pack lengths", refused(|rows| rows[6].piece.as_mut().unwrap().location.pack_len += 64)),
         ("two dtypes", refused(|rows| rows[6].element = ElementType::Dtype(Dtype::Bool))),
         ("two shapes", refused(|rows| rows[6].shape = vec![41].into())),

@@ -68,7 +68,7 @@ fn a_pack_returns_from_its_own_bytes() {
 fn header_and_first_row_have_the_bytes_of_the_specification() {
     let (_, bytes) = small_pack();
     assert_eq!(bytes[..8], *b"EVSTPACK");
-    assert_eq!(bytes[8..24], [0, 0, 64, 0, 64, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0]);
+    assert_eq!(bytes[8..24], [1, 0, 64, 0, 64, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0]);
     assert_eq!(bytes[24..40], [7; 16]);
     assert_eq!(bytes[40..48], 584u64.to_le_bytes());
     assert_eq!(bytes[48..64], [0; 16]);
@@ -185,7 +185,7 @@ fn headers_that_lie_are_refused() {
     for at in [0, 10, 12, 14, 48, 63] {
         assert!(is_corrupt(reparsed(set(at, &[1]))), "byte {at}");
     }
-    assert!(matches!(reparsed(set(8, &[1])), Err(FormatError::Unsupported { what: "pack version", .. })));
+    assert!(matches!(reparsed(set(8, &[2])), Err(FormatError::Unsupported { what: "format version", .. })));
     assert!(is_corrupt(reparsed(set(16, &[0; 4]))), "no chunks");
     assert!(is_corrupt(reparsed(set(16, &[2]))), "pack length beyond two rows");
     assert!(matches!(reparsed(set(16, &[0xFF; 4])), Err(FormatError::TooLarge { .. })), "four billion rows");

@@ -37,4 +37,33 @@ proptest! {
         expected.sort();
         prop_assert_eq!(found, expected);
     }
+
+    #[test]
+    fn places_that_hold_two_chunks_are_found_however_alike_they_look(
+        pieces in prop::collection::vec(prop::option::of((0u8..4, 0u64..4, 0u8..4)), 0..30),
+    ) {
+        let at = |(pack, offset, chunk): (u8, u64, u8)| {
+            let mut row = row(Some(chunk), true);
+            let piece = row.piece.as_mut().expect("a chunk");
+            // Pack and offset of one place may add up to those of another.
+            piece.location.pack.pack.0 = [0; 32];
+            piece.location.pack.pack.0[7] = 64 * (pack % 2);
+            piece.location.pack.rank = Rank(u32::from(pack / 2));
+            piece.location.pack_offset = 64 * offset;
+            row
+        };
+        let rows: Vec<Row> = pieces.iter().map(|piece| piece.map_or_else(|| row(None, true), at)).collect();
+        let place = |n: usize| pieces[n].map(|(pack, offset, _)| (pack, offset));
+        let has_two = |n: &usize| pieces.iter().any(|other| {
+            other.is_some_and(|(pack, offset, chunk)| {
+                place(*n) == Some((pack, offset)) && pieces[*n].is_some_and(|(_, _, own)| own != chunk)
+            })
+        });
+        let expected: std::collections::BTreeSet<_> = (0..pieces.len()).filter(has_two).map(place).collect();
+        let found = shared_places(&rows);
+        prop_assert_eq!(found.len(), expected.len(), "one pair for each place");
+        for (a, b) in found {
+            prop_assert!(place(a) == place(b) && pieces[a] != pieces[b] && expected.contains(&place(a)));
+        }
+    }
 }

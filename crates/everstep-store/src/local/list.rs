@@ -97,6 +97,9 @@ impl Walk<'_> {
         let key = entry.path.to_str().and_then(|path| Key::listed(path.trim_end_matches('/')));
         match (key, entry.kind) {
             (Some(key), Kind::File) => self.file(at, key)?,
+            // Nobody follows a link that has the name of an object. But it is in the place of that object: whoever lists must
+            // meet it and find it damaged, not take the object for absent.
+            (Some(key), _) if key.kind().is_some() => self.file(at, key)?,
             (Some(key), Kind::Directory) if depth < DEPTH => self.visit(key.as_str(), depth + 1)?,
             _ if self.is_full() => {}
             _ => self.page.strays.push(entry.path.to_string_lossy().into_owned()),

@@ -126,6 +126,28 @@ async fn c26_links_and_pipes_are_never_followed_and_are_listed_as_strays() {
 }
 
 #[tokio::test]
+async fn c26_a_link_in_the_place_of_an_object_is_listed_and_refused_so_that_nobody_takes_it_for_absent() {
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("sound"), "x").unwrap();
+    let Home { root, store } = home();
+    let decisions = root.path().join("runs/gpt/decisions");
+    std::fs::create_dir_all(&decisions).unwrap();
+    let keys: Vec<String> = (1..4).map(|n| format!("runs/gpt/decisions/{n:020}")).collect();
+    std::os::unix::fs::symlink(outside.path().join("sound"), root.path().join(&keys[0])).unwrap();
+    std::os::unix::fs::symlink("nowhere", root.path().join(&keys[1])).unwrap();
+    std::fs::create_dir(root.path().join(&keys[2])).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("sound"), decisions.join("4")).unwrap();
+    let page = store.list(&Prefix::everything(), None).await.unwrap();
+    assert_eq!(page.objects.iter().map(|listed| listed.key.to_string()).collect::<Vec<_>>(), keys);
+    assert_eq!(page.strays, ["runs/gpt/decisions/4"]);
+    for name in &keys {
+        assert_eq!(read(&store, name).await.unwrap_err(), StoreErrorKind::Untrusted, "{name}");
+        let created = store.create(&key(name), body("other")).await;
+        assert!(matches!(created, Ok(Create::Exists)), "{created:?}");
+    }
+}
+
+#[tokio::test]
 async fn c27_foreign_names_are_strays_and_stop_nothing() {
     let Home { root, store } = home();
     store.put(&key("runs/a/intents/1"), body("x"), Class::Control).await.unwrap();

@@ -28,7 +28,7 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<ExitCode, Failur
         }));
     } else {
         say!("made repository {} at {}", config.id, output::printable(&repository.address()));
-        say!("format {} (a draft: later versions may not read it)", config.version_name);
+        say!("format {}", config.version_name);
     }
     Ok(ExitCode::SUCCESS)
 }
