@@ -1,0 +1,256 @@
+"""What four ranks of torch.distributed do. Run by `ranks.Ranks`."""
+
+import os
+import signal
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+import everstep
+from light_program import attempt
+from ranks import Place, act
+from s3_double import PACK, control
+
+torch.set_num_threads(1)
+MESHES: dict[str, DeviceMesh] = {}
+
+
+def begin(place: Place) -> None:
+    dist.init_process_group("gloo")
+    MESHES["line"] = init_device_mesh("cpu", (4,))
+    MESHES["grid"] = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    MESHES["three"] = DeviceMesh("cpu", [0, 1, 2])
+
+
+def run_of(place: Place, name: str) -> everstep.Run:
+    return everstep.Repository(place.settings["repository"]).run(name)
+
+
+WHOLE = {
+    "rows": torch.arange(150.0).view(50, 3), "columns": torch.arange(30).view(3, 10), "few": torch.arange(6.0).view(2, 3),
+    "same": torch.arange(7.0), "cube": torch.arange(60).view(4, 3, 5).bfloat16(), "none": torch.empty(0, 3),
+}
+ON_LINE = {"rows": [Shard(0)], "columns": [Shard(1)], "few": [Shard(0)], "same": [Replicate()], "cube": [Shard(2)], "none": [Shard(0)]}
+ON_GRID = {
+    "rows": [Shard(0), Shard(1)], "columns": [Replicate(), Shard(0)], "few": [Shard(0), Shard(0)], "same": [Shard(0), Replicate()],
+    "cube": [Shard(1), Shard(0)], "none": [Replicate(), Shard(1)],
+}
+
+
+def spread(mesh: DeviceMesh, placements: dict, zero: bool = False) -> dict[str, DTensor]:
+    source = {name: torch.zeros_like(tensor) if zero else tensor for name, tensor in WHOLE.items()}
+    return {name: distribute_tensor(tensor, mesh, placements[name], src_data_rank=None) for name, tensor in source.items()}
+
+
+def assert_alike(found: dict[str, DTensor], wanted: dict[str, DTensor]) -> None:
+    for name in wanted:
+        assert found[name].placements == wanted[name].placements
+        assert torch.equal(found[name].to_local(), wanted[name].to_local()), name
+
+
+def dtensors(place: Place) -> list:
+    """Saved on one mesh, loaded on another, there and back, and by fewer ranks."""
+    run = run_of(place, "dtensors")
+    line, grid = spread(MESHES["line"], ON_LINE), spread(MESHES["grid"], ON_GRID)
+    with run.writer(deadline=20.0) as w:
+        w.save(1, line)
+        into = spread(MESHES["grid"], ON_GRID, zero=True)
+        w.resume(into)
+        assert_alike(into, grid)
+        stats = w.save_async(2, grid).result(60).stats
+        into = spread(MESHES["line"], ON_LINE, zero=True)
+        w.resume(into)
+        assert_alike(into, line)
+    place.meet("dtensors")
+    if place.rank < 3:
+        into = spread(MESHES["three"], ON_LINE, zero=True)
+        run.latest().load(into)
+        assert_alike(into, spread(MESHES["three"], ON_LINE))
+    return [stats.new_raw_bytes]
+
+
+def partial_sums(place: Place) -> list:
+    from torch.distributed.tensor import Partial
+
+    tensor = DTensor.from_local(torch.ones(3), MESHES["line"], [Partial()])
+    with run_of(place, "partial").writer(deadline=20.0) as w:
+        return attempt(lambda: w.save(1, {"deep": {"w": tensor}}))
+
+
+def small_model(seed: int, mesh: DeviceMesh) -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(33, 17), nn.LayerNorm(17), nn.Linear(17, 5))
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model, torch.optim.AdamW(model.parameters(), lr=0.01 * seed)
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 1) -> None:
+    for step in range(steps):
+        model(torch.linspace(0, 1, 4 * 33).view(4, 33) + step).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def everything(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """All parameters and moments, whole."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        found[name] = parameter.detach()
+        found |= {f"{name}.{key}": value for key, value in optimizer.state[parameter].items()}
+    return {name: value.full_tensor() if isinstance(value, DTensor) else value.clone() for name, value in found.items()}
+
+
+def assert_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys() and one
+    assert [name for name in one if not torch.equal(one[name], other[name])] == []
+
+
+def fsdp(place: Place) -> int:
+    """A model and its AdamW: on as many ranks, on three, and from three back on four."""
+    run, state = run_of(place, "fsdp"), {}
+    state["model"], state["optim"] = small_model(1, MESHES["line"])
+    train(state["model"], state["optim"], 2)
+    other = dict(zip(("model", "optim"), small_model(2, MESHES["line"])))
+    with run.writer(deadline=20.0) as w:
+        w.save_async(2, state)
+        assert w.resume(other) == 2
+    saved = everything(**{"model": state["model"], "optimizer": state["optim"]})
+    assert_equal(everything(other["model"], other["optim"]), saved)
+    train(state["model"], state["optim"])
+    train(other["model"], other["optim"])
+    assert_equal(everything(other["model"], other["optim"]), everything(state["model"], state["optim"]))
+    place.meet("fsdp-4")
+    if place.rank < 3:
+        fewer = dict(zip(("model", "optim"), small_model(3, MESHES["three"])))
+        run.latest().load(fewer)
+        assert_equal(everything(fewer["model"], fewer["optim"]), saved)
+        with run_of(place, "fsdp3").writer(group=(place.rank, 3, place.board("fsdp3")), deadline=20.0) as w:
+            w.save(5, fewer)
+    place.meet("fsdp-3")
+    again = dict(zip(("model", "optim"), small_model(4, MESHES["line"])))
+    run_of(place, "fsdp3").latest().load(again)
+    assert_equal(everything(again["model"], again["optim"]), saved)
+    return run_of(place, "fsdp3").latest().world_size
+
+
+def tensor_parallel(place: Place) -> str:
+    """FSDP over tensor parallelism: shards of shards of one dimension."""
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Linear(10, 13), nn.ReLU(), nn.Linear(13, 6))
+    whole = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    grid = MESHES["grid"]
+    parallelize_module(model, grid["shard"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    fully_shard(model, mesh=grid["replicate"])
+    run = run_of(place, "tp")
+    with run.writer(deadline=20.0) as w:
+        w.save(1, {"model": model})
+        into = {name: torch.zeros_like(tensor) for name, tensor in whole.items()}
+        w.resume({"model": into})
+        assert_equal(into, whole)
+        for parameter in model.parameters():
+            nn.init.zeros_(parameter)
+        w.resume({"model": model})
+    assert_equal({name: tensor.full_tensor() for name, tensor in model.state_dict().items()}, whole)
+    return repr(model[0].weight.placements)
+
+
+def hsdp(place: Place) -> dict:
+    """Two copies on two ranks each: stored once."""
+    torch.manual_seed(6)
+    model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 512))
+    fully_shard(model, mesh=MESHES["grid"])
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.rand(2, 512)).square().mean().backward()
+    optimizer.step()
+    repo = everstep.Repository(place.settings["hsdp"], compress=False)
+    with repo.run("hsdp").writer(deadline=20.0) as w:
+        stats = w.save(1, {"model": model, "optim": optimizer}).stats
+    return {"stored": stats.stored_bytes, "raw": 3 * 4 * 2 * (512 * 512 + 512), "params": [list(p.to_local().shape) for p in model.parameters()]}
+
+
+class Broken:
+    """A state that cannot be had, and an error that cannot be pickled."""
+
+    def state_dict(self):
+        class Unpicklable(Exception):
+            def __reduce__(self):
+                raise TypeError("no")
+
+        raise Unpicklable("the loader is out of shape")
+
+    def load_state_dict(self, _):
+        pass
+
+
+class Whole(Broken):
+    def state_dict(self):
+        return {"x": 1}
+
+
+FAULTS = {"upload": PACK + ".*/2-", "commit": "/index/.*/part-2-"}
+
+
+def failures(place: Place) -> dict:
+    """C04 a to c: rank 2 fails while it collects its state, in its upload, just before the commit; in a save, and in one
+    in the background. Then the next save succeeds."""
+    found = {}
+    repo = everstep.Repository("s3://bucket/r", endpoint_url=place.settings["double"], allow_http=True, region="us-east-1")
+    for how in ("collect", "upload", "commit"):
+        for mode in ("save", "async"):
+            run = repo.run(f"{how}-{mode}")
+            with run.writer(deadline=20.0) as w:
+                found[f"{how}-{mode}"] = _one_failure(place, w, how, mode == "async")
+    return found
+
+
+def _one_failure(place: Place, w: everstep.Writer, how: str, background: bool) -> dict:
+    url, mark = place.settings["double"], f"{w.run.name}"
+    if how in FAULTS and place.rank == 0:
+        control(url, fault={"method": "PUT", "match": FAULTS[how], "status": 403})
+    place.meet(f"{mark}-begin")
+    local = torch.rand(5000, generator=torch.Generator().manual_seed(place.rank))
+    state = {"w": everstep.Shard(local, (20000,), (5000 * place.rank,)), "loader": Whole()}
+    bad = {**state, "loader": Broken()} if how == "collect" and place.rank == 2 else state
+    if background:
+        w.save_async(1, bad)
+        error = attempt(lambda: w.save_async(2, state))
+    else:
+        error = attempt(lambda: w.save(1, bad))
+    before = w.run.latest()
+    place.meet(f"{mark}-end")
+    if place.rank == 0:
+        control(url, release=True)
+    place.meet(f"{mark}-next")
+    saved = w.save(3, state)
+    return {"error": error, "before": before and before.step, "after": [step for _, step in w.run.checkpoints()], "ordinal": saved.ordinal}
+
+
+def killed(place: Place) -> dict:
+    """C04 d: rank 2 is killed in its upload. The last thing these ranks do."""
+    url = place.settings["double"]
+    repo = everstep.Repository("s3://bucket/r", endpoint_url=url, allow_http=True, region="us-east-1")
+    w = repo.run("killed-torch").writer(deadline=6.0)
+    w.save(1, {"w": torch.ones(3)})
+    if place.rank == 0:
+        control(url, fault={"method": "PUT", "match": FAULTS["upload"], "hold": True})
+    place.meet("killed-torch")
+    if place.rank == 2:
+        threading.Thread(target=lambda: (control(url, arrival=True), os.kill(os.getpid(), signal.SIGKILL))).start()
+    local = torch.rand(5000, generator=torch.Generator().manual_seed(place.rank))
+    error = attempt(lambda: w.save(2, {"w": everstep.Shard(local, (20000,), (5000 * place.rank,))}))
+    began = time.monotonic()
+    following = attempt(lambda: w.save(3, {"w": torch.ones(3)}))
+    return {"error": error, "following": following, "waited": time.monotonic() - began, "latest": repo.run("killed-torch").latest().step}
+
+
+if __name__ == "__main__":
+    act({f.__name__: f for f in (begin, dtensors, partial_sums, fsdp, tensor_parallel, hsdp, failures, killed)})
