@@ -95,12 +95,12 @@ _cutters: dict[type, Callable[[str, Any], list[Piece] | None] | None] = {Shard: 
 
 def _cutter(kind: type) -> Callable[[str, Any], list[Piece] | None] | None:
     torch, numpy = library("torch"), library("numpy")
+    if torch is not None and kind.__name__ == "ShardedTensor":
+        return _torch().sharded
     if torch is not None and issubclass(kind, torch.Tensor):
         return _torch().cutter(kind)
     if numpy is not None and issubclass(kind, (numpy.ndarray, numpy.generic)):
         return _numpy().pieces
-    if kind.__name__ == "ShardedTensor" and torch is not None:
-        return _torch().sharded
     return None
 
 

@@ -19,7 +19,7 @@ from ._repository import Checkpoint, Run
 from ._team import Team, packed, team, unpacked
 from .errors import Corrupt, EverstepError, Expired, InvalidArgument, Unusable
 
-#: How often each run was opened for writing by this process: ranks open together, so they count alike.
+#: How often each run was opened for writing by this process with others: ranks open together, so they count alike.
 _openings: dict[str, int] = {}
 
 
@@ -95,7 +95,8 @@ def open_writer(
     if takeover not in ("refuse", "now", "wait") and not isinstance(takeover, (int, float)):
         raise InvalidArgument(f'takeover is "refuse", "now", "wait" or seconds to wait, not {takeover!r}')
     ranks = team(run.name, settings.deadline, group)
-    number = _openings[run.name] = _openings.get(run.name, 0) + 1
+    number = _openings.get(run.name, 0) + (not ranks.alone)
+    _openings[run.name] = number
     waiting = settings.deadline if takeover == "wait" else takeover
     opened: list[Any] = []
 
