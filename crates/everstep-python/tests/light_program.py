@@ -211,13 +211,82 @@ def fenced(place: Place) -> dict:
     return {"refused": refused, "latest": run.latest().step}
 
 
+class Broken:
+    """A state that cannot be had, and an error that cannot be pickled."""
+
+    def state_dict(self):
+        class Unpicklable(Exception):
+            def __reduce__(self):
+                raise TypeError("no")
+
+        raise Unpicklable("the loader is out of shape")
+
+    def load_state_dict(self, _):
+        pass
+
+
+class Whole(Broken):
+    def state_dict(self):
+        return {"x": 1}
+
+
+PACKS_OF, PART_OF = PACK + ".*/{}-", "/index/.*/part-{}-"
+
+
+def one_failure(place: Place, w: everstep.Writer, how: str, background: bool, bad: int = 2) -> dict:
+    """C04: rank `bad` fails while it collects its state ("collect"), in its upload ("upload"), or just before the commit
+    ("commit"). Then the next save succeeds."""
+    url, mark = place.settings["double"], w.run.name
+    if how != "collect" and place.rank == 0:
+        match = {"upload": PACKS_OF, "commit": PART_OF}[how].format(bad)
+        control(url, fault={"method": "PUT", "match": match, "status": 403})
+    place.meet(f"{mark}-begin")
+    state = {"w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (20000,), (5000 * place.rank,)), "loader": Whole()}
+    given = {**state, "loader": Broken()} if how == "collect" and place.rank == bad else state
+    if background:
+        w.save_async(1, given)
+        error = attempt(lambda: w.save_async(2, state))
+    else:
+        error = attempt(lambda: w.save(1, given))
+    before = w.run.latest()
+    place.meet(f"{mark}-end")
+    if place.rank == 0:
+        control(url, release=True)
+    place.meet(f"{mark}-next")
+    saved = w.save(3, state)
+    return {"error": error, "before": before and before.step, "after": [step for _, step in w.run.checkpoints()], "ordinal": saved.ordinal}
+
+
+def failures_of_the_leader(place: Place) -> dict:
+    found = {}
+    for how in ("collect", "upload"):
+        for mode in ("save", "async"):
+            with writer(place, remote(place).run(f"leader-{how}-{mode}")) as w:
+                found[f"{how}-{mode}"] = one_failure(place, w, how, mode == "async", bad=0)
+    return found
+
+
+def refused_opening(place: Place) -> dict:
+    """Another job's session is alive: no rank opens the run."""
+    run = repository(place).run("refused")
+    other = repository(place).run("refused").writer(job="theirs") if place.rank == 1 else None
+    place.meet("refused")
+    refused = attempt(lambda: writer(place, run, job="ours", takeover="refuse"))
+    place.meet("refused-end")
+    if other is not None:
+        other.close()
+    place.meet("refused-again")
+    with writer(place, run, job="ours", takeover="refuse") as w:
+        return {"refused": refused, "step": w.save(1, {"x": 1}).step}
+
+
 def killed_in_the_background(place: Place) -> dict:
     """C04 d, asynchronous: rank 2 is killed while it uploads."""
     run = remote(place).run("killed")
     w = writer(place, run, deadline=6.0)
     w.save(1, {"w": np.ones(3)})
     if place.rank == 0:
-        control(place.settings["double"], fault={"method": "PUT", "match": PACK + ".*/2-", "hold": True})
+        control(place.settings["double"], fault={"method": "PUT", "match": PACKS_OF.format(2), "hold": True})
     place.meet("killed")
     state = {"w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (20000,), (5000 * place.rank,))}
     if place.rank == 2:

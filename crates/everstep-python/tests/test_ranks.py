@@ -9,7 +9,7 @@ from ranks import Ranks
 from s3_double import S3Double
 
 FOUR = ["loaders", "differing_replicas", "quiet_ranks", "metadata_of_one", "skipping_alike", "fall_back"]
-FOUR += ["loads_that_fail_on_one", "fenced", "killed_in_the_background"]
+FOUR += ["loads_that_fail_on_one", "fenced", "failures_of_the_leader", "refused_opening", "killed_in_the_background"]
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +144,12 @@ def test_all_ranks_of_a_job_that_was_taken_over_are_told(four):
     assert four.said("fenced")[0]["refused"][0] == "Conflict"
 
 
+def test_no_rank_opens_a_run_that_another_job_holds(four):
+    for said in four.said("refused_opening"):
+        assert said["refused"][0] == "Conflict" and said["refused"][2] < 20, said["refused"]
+        assert said["step"] == 1
+
+
 def test_c04_a_rank_killed_in_the_background_is_named_to_all(four):
     live = four.said("killed_in_the_background", silent=(2,))
     assert four.was_killed(2) and len(live) == 3
@@ -164,6 +170,10 @@ def test_dtensors_with_partial_sums_are_refused_by_name(torch_four):
         assert kind in ("InvalidArgument", "RankFailed") and "deep.w" in message
 
 
+def test_sharded_tensors_are_saved_as_the_tensor_that_they_are_parts_of(torch_four):
+    assert torch_four.said("sharded_tensors") == [list(map(float, range(21)))] * 4
+
+
 def test_fsdp_models_and_optimizers_go_on_bit_for_bit_on_other_numbers_of_ranks(torch_four):
     assert torch_four.said("fsdp") == [3] * 4
 
@@ -179,20 +189,31 @@ def test_hsdp_stores_one_copy(torch_four, place):
     assert all(rank["stored"] > 0.15 * packs for rank in said), "the work is not spread over the ranks"
 
 
-@pytest.mark.parametrize("mode", ["save", "async"])
-@pytest.mark.parametrize("how", ["collect", "upload", "commit"])
-def test_c04_a_rank_that_fails_is_named_to_all_and_the_next_save_succeeds(torch_four, how, mode):
-    cause = {"collect": "out of shape", "upload": "403", "commit": "403"}[how]
-    told = [said[f"{how}-{mode}"] for said in torch_four.said("failures")]
-    for rank, said in enumerate(told):
+CAUSES = {"collect": "out of shape", "upload": "403", "commit": "403"}
+
+
+def assert_all_were_told(told: list[dict], rank: int, how: str, mode: str) -> None:
+    """All ranks got an error that names `rank` and its cause in time, and the next save succeeded."""
+    for own, said in enumerate(told):
         kind, message, seconds = said["error"]
-        assert kind is not None and seconds < 20, message
-        assert cause in message, message
-        assert "rank 2" in message or (rank == 2 and mode == "save"), message
+        assert kind is not None and CAUSES[how] in message and seconds < 20, message
+        assert f"rank {rank}" in message or (own == rank and mode == "save") or (rank == 0 and mode == "async"), message
         assert said["before"] is None and said["after"] == [3]
     assert len({said["ordinal"] for said in told}) == 1
     if mode == "async":
         assert len({said["error"][1] for said in told}) == 1, "the ranks were told different things"
+
+
+@pytest.mark.parametrize("mode", ["save", "async"])
+@pytest.mark.parametrize("how", ["collect", "upload", "commit"])
+def test_c04_a_rank_that_fails_is_named_to_all_and_the_next_save_succeeds(torch_four, how, mode):
+    assert_all_were_told([said[f"{how}-{mode}"] for said in torch_four.said("failures")], 2, how, mode)
+
+
+@pytest.mark.parametrize("mode", ["save", "async"])
+@pytest.mark.parametrize("how", ["collect", "upload"])
+def test_c04_a_leader_that_fails_is_named_to_all_and_the_next_save_succeeds(four, how, mode):
+    assert_all_were_told([said[f"{how}-{mode}"] for said in four.said("failures_of_the_leader")], 0, how, mode)
 
 
 def test_c04_a_killed_rank_is_named_to_all(torch_four):

@@ -231,3 +231,34 @@ def test_shards_that_do_not_lie_in_their_tensor_are_refused():
     for shape, offset in (((3, 4), (2, 0)), ((2, 4), (0, -1)), ((2, 4, 1), (0, 0)), ((2, 4), (0,))):
         with pytest.raises(everstep.InvalidArgument, match="does not lie in"):
             everstep.Shard(np.zeros((2, 4)), shape, offset)
+
+
+def test_tensors_that_describe_their_shards_are_saved_as_those(save):
+    """torch's CheckpointableTensor: two boxes of a global tensor in one local one, with padding between them."""
+    whole = torch.arange(12.0).view(4, 3)
+
+    def local(fill=None):
+        tensor = torch.full((5, 3), -1.0)
+        tensor.global_shape, tensor.global_offsets = (4, 3), ((2, 0), (0, 0))
+        tensor.local_offsets, tensor.local_sizes = ((0, 0), (3, 0)), ((2, 3), (2, 3))
+        if fill is not None:
+            tensor[:2], tensor[3:] = fill[2:], fill[:2]
+        return tensor
+
+    checkpoint = save({"w": local(whole)})
+    assert torch.equal(checkpoint.read("w"), whole)
+    into = local()
+    checkpoint.load({"w": into})
+    assert torch.equal(into[:2], whole[2:]) and torch.equal(into[3:], whole[:2]) and (into[2] == -1).all()
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="this torch has no packed floats")
+def test_c21_packed_elements_are_read_in_pairs(save):
+    packed = torch.arange(8, dtype=torch.uint8).view(2, 4).view(torch.float4_e2m1fn_x2)
+    checkpoint = save({"w": packed})
+    (entry,) = checkpoint.entries()
+    assert (entry["dtype"], entry["shape"]) == ("float4_e2m1", [2, 8])
+    assert checkpoint.read("w", (1, slice(2, 6))).view(torch.uint8).tolist() == [5, 6]
+    for index in ((0, slice(0, 1)), (0, slice(1, 3)), (0, 3)):
+        with pytest.raises(everstep.InvalidArgument, match="w"):
+            checkpoint.read("w", index)

@@ -14,9 +14,9 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import everstep
-from light_program import attempt
+from light_program import PACKS_OF, attempt, one_failure
 from ranks import Place, act
-from s3_double import PACK, control
+from s3_double import control
 
 torch.set_num_threads(1)
 MESHES: dict[str, DeviceMesh] = {}
@@ -82,6 +82,28 @@ def partial_sums(place: Place) -> list:
     tensor = DTensor.from_local(torch.ones(3), MESHES["line"], [Partial()])
     with run_of(place, "partial").writer(deadline=20.0) as w:
         return attempt(lambda: w.save(1, {"deep": {"w": tensor}}))
+
+
+def sharded_tensors(place: Place) -> list:
+    """ShardedTensor: rows of three ranks, none on the last one; loaded as plain memory and as DTensor."""
+    from torch.distributed._shard import sharded_tensor
+    from torch.distributed._shard.sharding_spec import ShardMetadata
+
+    def rows(fill=None):
+        begin, count = 3 * place.rank, (3, 3, 1, 0)[place.rank]
+        local = WHOLE["rows"][begin : begin + count].clone() if fill is None else torch.full((count, 3), fill)
+        where = ShardMetadata([begin, 0], [count, 3], placement=f"rank:{place.rank}/cpu")
+        return sharded_tensor.init_from_local_shards([sharded_tensor.Shard(local, where)] if count else [], 7, 3)
+
+    with run_of(place, "sharded").writer(deadline=20.0) as w:
+        w.save(1, {"w": rows()})
+        into, plain = rows(-1.0), torch.zeros(7, 3)
+        w.resume({"w": into})
+        w.resume({"w": plain})
+    for shard in into.local_shards():
+        begin = shard.metadata.shard_offsets[0]
+        assert torch.equal(shard.tensor, WHOLE["rows"][begin : begin + len(shard.tensor)])
+    return plain.flatten().tolist()
 
 
 def small_model(seed: int, mesh: DeviceMesh) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -177,28 +199,6 @@ def hsdp(place: Place) -> dict:
     return {"stored": stats.stored_bytes, "raw": 3 * 4 * 2 * (512 * 512 + 512), "params": [list(p.to_local().shape) for p in model.parameters()]}
 
 
-class Broken:
-    """A state that cannot be had, and an error that cannot be pickled."""
-
-    def state_dict(self):
-        class Unpicklable(Exception):
-            def __reduce__(self):
-                raise TypeError("no")
-
-        raise Unpicklable("the loader is out of shape")
-
-    def load_state_dict(self, _):
-        pass
-
-
-class Whole(Broken):
-    def state_dict(self):
-        return {"x": 1}
-
-
-FAULTS = {"upload": PACK + ".*/2-", "commit": "/index/.*/part-2-"}
-
-
 def failures(place: Place) -> dict:
     """C04 a to c: rank 2 fails while it collects its state, in its upload, just before the commit; in a save, and in one
     in the background. Then the next save succeeds."""
@@ -208,30 +208,8 @@ def failures(place: Place) -> dict:
         for mode in ("save", "async"):
             run = repo.run(f"{how}-{mode}")
             with run.writer(deadline=20.0) as w:
-                found[f"{how}-{mode}"] = _one_failure(place, w, how, mode == "async")
+                found[f"{how}-{mode}"] = one_failure(place, w, how, mode == "async")
     return found
-
-
-def _one_failure(place: Place, w: everstep.Writer, how: str, background: bool) -> dict:
-    url, mark = place.settings["double"], f"{w.run.name}"
-    if how in FAULTS and place.rank == 0:
-        control(url, fault={"method": "PUT", "match": FAULTS[how], "status": 403})
-    place.meet(f"{mark}-begin")
-    local = torch.rand(5000, generator=torch.Generator().manual_seed(place.rank))
-    state = {"w": everstep.Shard(local, (20000,), (5000 * place.rank,)), "loader": Whole()}
-    bad = {**state, "loader": Broken()} if how == "collect" and place.rank == 2 else state
-    if background:
-        w.save_async(1, bad)
-        error = attempt(lambda: w.save_async(2, state))
-    else:
-        error = attempt(lambda: w.save(1, bad))
-    before = w.run.latest()
-    place.meet(f"{mark}-end")
-    if place.rank == 0:
-        control(url, release=True)
-    place.meet(f"{mark}-next")
-    saved = w.save(3, state)
-    return {"error": error, "before": before and before.step, "after": [step for _, step in w.run.checkpoints()], "ordinal": saved.ordinal}
 
 
 def killed(place: Place) -> dict:
@@ -241,7 +219,7 @@ def killed(place: Place) -> dict:
     w = repo.run("killed-torch").writer(deadline=6.0)
     w.save(1, {"w": torch.ones(3)})
     if place.rank == 0:
-        control(url, fault={"method": "PUT", "match": FAULTS["upload"], "hold": True})
+        control(url, fault={"method": "PUT", "match": PACKS_OF.format(2), "hold": True})
     place.meet("killed-torch")
     if place.rank == 2:
         threading.Thread(target=lambda: (control(url, arrival=True), os.kill(os.getpid(), signal.SIGKILL))).start()
@@ -253,4 +231,4 @@ def killed(place: Place) -> dict:
 
 
 if __name__ == "__main__":
-    act({f.__name__: f for f in (begin, dtensors, partial_sums, fsdp, tensor_parallel, hsdp, failures, killed)})
+    act({f.__name__: f for f in (begin, dtensors, partial_sums, sharded_tensors, fsdp, tensor_parallel, hsdp, failures, killed)})
