@@ -1,13 +1,19 @@
 # Two commands set everything up on a fresh machine that has a Rust toolchain, Python 3 and a C compiler:
 #   make demo   builds, then saves, checks, changes and exports a real model on a local directory
 #   make test   everything CI runs
-.PHONY: demo test test-long lint build tools bench fixtures clean-demo help
+.PHONY: demo test test-long lint build python wheel tools bench fixtures clean-demo help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 build: ## compile everything that the tests need
 	cargo build --workspace --all-targets --locked
+
+python: ## the Python package where it lies: .venv/bin/python -c "import everstep"
+	scripts/python-package.sh
+
+wheel: ## the Python package as a wheel, optimised, in target/wheels
+	scripts/wheel.sh
 
 tools: ## install the servers and checkers that the tests use (pinned)
 	scripts/install-test-tools.sh

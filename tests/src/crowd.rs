@@ -159,6 +159,7 @@ impl Crowd {
                 parents: Parents::Latest,
                 metadata: serde_json::Map::new(),
                 group: group(0),
+                counts: None,
             };
             let state = shares[0].state(step, &options.group);
             everstep_save::save(session, &state, options, &with(tools, cache)).await

@@ -216,7 +216,7 @@ pub async fn commit_vast(repository: &Repository, name: &str) -> everstep_repo::
     }
     repository.store().sync().await.unwrap();
     let (owners, metadata) = (refs.owners(), serde_json::Map::new());
-    let draft = Draft { index: index.reference, refs: refs_reference, owners, totals, metadata };
+    let draft = Draft { index: index.reference, refs: refs_reference, owners, totals, metadata, stats: None };
     let outcome = session.commit(attempt, draft).await.unwrap();
     session.close().await.unwrap();
     match outcome {

@@ -134,6 +134,9 @@ pub struct Manifest {
     pub created: String,
     /// Tool and version that wrote it.
     pub tool: String,
+    /// Where the time of the save went, for people: readers take whatever it is and rely on nothing in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stats: Option<serde_json::Value>,
 }
 
 /// Why an attempt was aborted.

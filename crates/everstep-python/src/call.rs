@@ -17,6 +17,9 @@ use crate::progress::Progress;
 /// How often a call looks whether somebody pressed Ctrl-C.
 const LOOKS: Duration = Duration::from_millis(50);
 
+/// As much as a main thread has.
+const STACK: usize = 8 << 20;
+
 /// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -72,7 +75,7 @@ fn on_own_thread<T: Send>(
             // The other side waits until it has this.
             let _ = ended.send(result);
         };
-        let named = thread::Builder::new().name("everstep-call".to_owned());
+        let named = thread::Builder::new().name("everstep-call".to_owned()).stack_size(STACK);
         let started = named.spawn_scoped(scope, working);
         let no_thread = |why| PyRuntimeError::new_err(format!("no thread could be started: {why}"));
         started.map_err(no_thread)?;

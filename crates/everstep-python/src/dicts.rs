@@ -1,7 +1,8 @@
 //! Reports and descriptions as Python's dicts.
 
 use everstep::format::row::Kind;
-use everstep::{Entry, HandedIn, RestoreReport, SaveReport};
+use everstep::rendezvous::Spent;
+use everstep::{Entry, HandedIn, LateRank, Phases, RestoreReport, SaveReport};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
@@ -49,6 +50,35 @@ pub(crate) fn saved<'py>(py: Python<'py>, report: &SaveReport) -> PyResult<Bound
     dict.set_item("chunks_uploaded", report.chunks_uploaded)?;
     dict.set_item("chunks_reused", report.chunks_reused)?;
     dict.set_item("index_bytes", report.index_bytes)?;
+    dict.set_item("seconds", seconds(py, &report.phases)?)?;
+    let late = report.slowest.iter().map(|rank| late_rank(py, rank)).collect::<PyResult<Vec<_>>>()?;
+    dict.set_item("ranks", late)?;
+    Ok(dict)
+}
+
+fn seconds<'py>(py: Python<'py>, phases: &Phases) -> PyResult<Bound<'py, PyDict>> {
+    let Phases { hash, encode, upload, ranks, commit } = *phases;
+    let dict = spent(py, &Spent { hash, encode, upload })?;
+    dict.set_item("ranks", ranks.as_secs_f64())?;
+    dict.set_item("commit", commit.as_secs_f64())?;
+    dict.set_item("total", phases.total().as_secs_f64())?;
+    Ok(dict)
+}
+
+fn spent<'py>(py: Python<'py>, spent: &Spent) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("hash", spent.hash.as_secs_f64())?;
+    dict.set_item("encode", spent.encode.as_secs_f64())?;
+    dict.set_item("upload", spent.upload.as_secs_f64())?;
+    Ok(dict)
+}
+
+fn late_rank<'py>(py: Python<'py>, late: &LateRank) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("rank", late.rank.0)?;
+    dict.set_item("late", late.late.as_secs_f64())?;
+    let own = late.spent.as_ref().map_or_else(|| Ok(PyDict::new(py)), |known| spent(py, known))?;
+    dict.set_item("seconds", own)?;
     Ok(dict)
 }
 
@@ -60,5 +90,6 @@ pub(crate) fn handed_in<'py>(py: Python<'py>, report: &HandedIn) -> PyResult<Bou
     dict.set_item("packs", report.packs)?;
     dict.set_item("chunks_uploaded", report.chunks_uploaded)?;
     dict.set_item("chunks_reused", report.chunks_reused)?;
+    dict.set_item("seconds", seconds(py, &report.phases)?)?;
     Ok(dict)
 }

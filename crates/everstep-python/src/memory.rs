@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
@@ -172,11 +172,17 @@ impl Mapping {
     }
 }
 
-/// All memory that calls of this process are filling: start and end of ranges that do not overlap.
-static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+/// All memory that calls of this process are filling: start and end of ranges that do not overlap. With the process, for
+/// what a fork took along is filled by nobody.
+static FILLED: Mutex<(u32, BTreeMap<usize, usize>)> = Mutex::new((0, BTreeMap::new()));
 
-fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
-    FILLED.lock().unwrap_or_else(PoisonError::into_inner)
+fn with_filled<T>(act: impl FnOnce(&mut BTreeMap<usize, usize>) -> T) -> T {
+    let mut filled = FILLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let (process, own) = (&mut filled.0, std::process::id());
+    if std::mem::replace(process, own) != own {
+        filled.1.clear();
+    }
+    act(&mut filled.1)
 }
 
 fn overlaps(ranges: &BTreeMap<usize, usize>, range: &Range<usize>) -> bool {
@@ -221,12 +227,17 @@ impl<'r> Filling<'r> {
                 add(&mut held, range);
             }
         }
-        let mut all = filled();
-        if held.iter().any(|(start, end)| overlaps(&all, &(*start..*end))) {
-            return Err(PyRuntimeError::new_err("another call is filling the same memory"));
+        let registered = with_filled(|all| {
+            let free = !held.iter().any(|(start, end)| overlaps(all, &(*start..*end)));
+            if free {
+                all.extend(&held);
+            }
+            free
+        });
+        match registered {
+            true => Ok(Self { regions, apart, held }),
+            false => Err(PyRuntimeError::new_err("another call is filling the same memory")),
         }
-        all.extend(&held);
-        Ok(Self { regions, apart, held })
     }
 
     /// Which regions [`Filling::parts`] hands out.
@@ -260,9 +271,6 @@ fn writable<'a>(range: Range<usize>) -> &'a mut [u8] {
 
 impl Drop for Filling<'_> {
     fn drop(&mut self) {
-        let mut all = filled();
-        for start in self.held.keys() {
-            all.remove(start);
-        }
+        with_filled(|all| all.retain(|start, _| !self.held.contains_key(start)));
     }
 }

@@ -182,8 +182,7 @@ impl Repository {
     fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let traffic = self.inner.get()?.traffic();
         let dict = PyDict::new(py);
-        let requests = traffic.gets + traffic.puts + traffic.creates + traffic.lists + traffic.deletes;
-        dict.set_item("requests", requests)?;
+        dict.set_item("requests", traffic.requests())?;
         dict.set_item("retries", traffic.retries)?;
         dict.set_item("bytes_sent", traffic.bytes_written)?;
         dict.set_item("bytes_received", traffic.bytes_read)?;

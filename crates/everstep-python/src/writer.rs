@@ -79,7 +79,7 @@ impl Writer {
 
     /// metadata: JSON text of an object. Report: checkpoint, tensors, objects, raw_bytes, new_raw_bytes, reused_raw_bytes,
     /// bytes_uploaded, packs, chunks_uploaded, chunks_reused, index_bytes, and seconds: {hash, encode, upload, ranks,
-    /// commit, total}.
+    /// commit, total}; ranks: the last few, the last one first, each {rank, late, seconds}.
     #[expect(clippy::too_many_arguments, reason = "the signature is the Python half's")]
     fn save<'py>(
         &self,

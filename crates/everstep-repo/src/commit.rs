@@ -101,6 +101,7 @@ impl Session {
             metadata: draft.metadata,
             created: rfc3339(self.repository.world().as_ref()),
             tool: tool(),
+            stats: draft.stats,
         });
         decision.requires = requires.unwrap_or_default();
         Ok(decision)

@@ -60,6 +60,7 @@ impl Session {
             owners: owners.clone(),
             totals: all_reused(totals),
             metadata: metadata.clone(),
+            stats: None,
         };
         Ok((draft, requires))
     }

@@ -124,6 +124,8 @@ pub struct Draft {
     pub totals: Totals,
     /// User metadata.
     pub metadata: serde_json::Map<String, serde_json::Value>,
+    /// Where the time went, for people.
+    pub stats: Option<serde_json::Value>,
 }
 
 /// The outcome of W4.

@@ -9,7 +9,7 @@ use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_format::outcome::{Ending, Outcome};
 use everstep_format::part;
-use everstep_repo::{Fate, Rendezvous, Report, Repository, Ticket};
+use everstep_repo::{Fate, Rendezvous, Report, Repository, Spent, Ticket};
 use everstep_store::Class;
 use futures::FutureExt;
 
@@ -17,6 +17,7 @@ use crate::group::{Group, Seat};
 use crate::item::object_bytes;
 use crate::known::{Known, chunks_of};
 use crate::let_go::WHY;
+use crate::phases::{Phases, Stopwatch};
 use crate::plan::Plan;
 use crate::share::{self, Errand};
 use crate::watch::Watch;
@@ -59,6 +60,8 @@ pub struct HandedIn {
     pub bytes_uploaded: u64,
     /// Packs that it wrote.
     pub packs: u64,
+    /// Where this rank's time went, so far as it waited for no outcome.
+    pub phases: Phases,
     save: SaveId,
     step: Step,
     called_at: Duration,
@@ -69,6 +72,13 @@ struct Called {
     attempt: CalledAttempt,
     save: SaveId,
     at: Duration,
+}
+
+/// What a member did for its share.
+struct Written {
+    tally: Tally,
+    raw_bytes: u64,
+    phases: Phases,
 }
 
 /// What a card means to a member.
@@ -105,8 +115,10 @@ impl Member {
         options: &ShareOptions,
         tools: &Tools<'_>,
     ) -> Result<HandedIn, SaveError> {
-        let handed_in = self.hand_in(state, options, tools).await?;
+        let mut handed_in = self.hand_in(state, options, tools).await?;
+        let mut stopwatch = Stopwatch::start(self.repository.world());
         self.outcome(&handed_in, &options.group).await?;
+        handed_in.phases.ranks += stopwatch.lap();
         Ok(handed_in)
     }
 
@@ -122,14 +134,17 @@ impl Member {
         tools: &Tools<'_>,
     ) -> Result<HandedIn, SaveError> {
         let seat = options.group.check(false)?;
+        let mut stopwatch = Stopwatch::start(self.repository.world());
         let rendezvous = options.group.rendezvous_in(&self.repository);
         let objects = object_bytes(&state.objects);
         let planned = match &objects {
             Ok(objects) => Some(cpu::run(tools.pool, || share::plan(&self.repository, state, objects, seat))),
             Err(_) => None,
         };
+        let planning = stopwatch.lap();
         // Even a rank that cannot take part waits for the call: the leader must be told.
         let called = self.called(options, seat, &rendezvous).await;
+        let waiting = stopwatch.lap();
         let plan = match planned {
             Some(planned) => planned,
             None => Err(objects.expect_err("there is no plan only if objects failed")),
@@ -147,7 +162,11 @@ impl Member {
         };
         self.busy_with = None;
         match written {
-            Ok(written) => Ok(handed_in(called, options.step, written)),
+            Ok(mut written) => {
+                written.phases.ranks = waiting;
+                written.phases = written.phases.out_of(planning + waiting + stopwatch.lap());
+                Ok(handed_in(called, options.step, written))
+            }
             Err(error) => {
                 give_up(&rendezvous, (called.attempt.id, seat), &error.to_string()).await;
                 Err(error)
@@ -247,12 +266,15 @@ impl Member {
         errand: &Errand,
         plan: Plan<'_>,
         (tools, rendezvous): (&Tools<'_>, &Arc<dyn Rendezvous>),
-    ) -> Result<(Tally, u64), SaveError> {
+    ) -> Result<Written, SaveError> {
         let store = self.repository.store();
         tools.progress.planned(plan.sums.raw_bytes);
+        let mut stopwatch = Stopwatch::start(self.repository.world());
         let known = Known::read(store, &errand.parents, (tools.cache, false)).await?;
+        let reading = stopwatch.lap();
         let share = share::write(&self.repository, (errand, &known), plan, tools).await?;
         let (tally, raw_bytes, chunks) = (share.tally, share.raw_bytes, chunks_of(&share.rows));
+        let spent = Spent { hash: reading + share.spent.hash, ..share.spent };
         let (bytes, part) = cpu::run(tools.pool, || part::write(&share.into_part()))?;
         // The part vouches for the packs, so they come first, and for good.
         store.sync().await.map_err(|cause| SaveError::Repo(cause.into()))?;
@@ -262,10 +284,10 @@ impl Member {
             let holds = format!("the part of rank {}", seat.rank);
             return Err(SaveError::Upload { key, holds, cause: Box::new(cause) });
         }
-        rendezvous.report(attempt, seat.rank, &Report::Done(part, None)).await?;
+        rendezvous.report(attempt, seat.rank, &Report::Done(part, Some(spent))).await?;
         let kept: Vec<AttemptId> = errand.parents.iter().map(|place| place.parent.attempt).collect();
         tools.cache.keep_share((attempt, seat.rank), chunks, &kept);
-        Ok((tally, raw_bytes))
+        Ok(Written { tally, raw_bytes, phases: Phases::of_share(spent, Duration::ZERO) })
     }
 
     /// Waits until the leader says what became of a share.
@@ -327,7 +349,8 @@ impl Member {
     }
 }
 
-fn handed_in(called: Called, step: Step, (tally, raw_bytes): (Tally, u64)) -> HandedIn {
+fn handed_in(called: Called, step: Step, written: Written) -> HandedIn {
+    let Written { tally, raw_bytes, phases } = written;
     let Called { attempt, save, at } = called;
     HandedIn {
         attempt: attempt.id,
@@ -337,6 +360,7 @@ fn handed_in(called: Called, step: Step, (tally, raw_bytes): (Tally, u64)) -> Ha
         chunks_reused: tally.reused,
         bytes_uploaded: tally.pack_bytes,
         packs: tally.packs,
+        phases,
         save,
         step,
         called_at: at,

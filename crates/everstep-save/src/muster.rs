@@ -1,7 +1,7 @@
 //! The leader's side of a save by several ranks: call them, wait for their shares, say what became of it. For a leader
 //! alone all of that is nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use everstep_format::name::Rank;
 use everstep_format::outcome::{Ending, Outcome};
 use everstep_format::part::PartRef;
 use everstep_format::{FormatError, limits};
-use everstep_repo::{Rendezvous, RepoError, Report, Repository, Session};
+use everstep_repo::{Rendezvous, RepoError, Report, Repository, Session, Spent};
 use everstep_store::Span;
 use futures::future::try_join_all;
 use rayon::prelude::*;
@@ -20,6 +20,7 @@ use crate::check::shown;
 use crate::group::{Group, LEADER, Seat};
 use crate::merge::{Names, Part, list};
 use crate::options::SaveReport;
+use crate::phases::{Arrivals, LateRank, slowest};
 use crate::watch::Watch;
 use crate::{SaveError, SaveOptions, Tools, cpu};
 
@@ -35,6 +36,7 @@ pub(crate) struct Muster {
     occasion: Occasion,
     /// Once there is one that they may have heard of.
     called: Option<CalledAttempt>,
+    arrivals: Mutex<Arrivals>,
 }
 
 impl Muster {
@@ -45,7 +47,15 @@ impl Muster {
         let occasion = Occasion { save, run: session.run().clone(), step: options.step, world_size };
         let repository = session.repository().clone();
         let rendezvous = options.group.rendezvous_in(&repository);
-        Ok(Self { seat, repository, rendezvous, deadline, occasion, called: None })
+        Ok(Self {
+            seat,
+            repository,
+            rendezvous,
+            deadline,
+            occasion,
+            called: None,
+            arrivals: Mutex::default(),
+        })
     }
 
     /// Calls the others to `attempt`.
@@ -105,7 +115,10 @@ impl Muster {
                 done.clear();
                 for (rank, report) in reports {
                     match report {
-                        Report::Done(part, _) => done.push((rank, part)),
+                        Report::Done(part, spent) => {
+                            self.arrived(rank, spent);
+                            done.push((rank, part));
+                        }
                         Report::Failed(why) => failed.push((rank, why)),
                     }
                 }
@@ -121,6 +134,20 @@ impl Muster {
                 return Err(self.given_up(Vec::new(), others.map(Rank).filter(is_missing).collect()));
             }
         }
+    }
+
+    /// Remembers when the share of `rank` was first seen to be there.
+    pub(crate) fn arrived(&self, rank: Rank, spent: Option<Spent>) {
+        let now = self.repository.world().elapsed();
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).entry(rank).or_insert((now, spent));
+    }
+
+    /// The ranks that were last, the last one first; none for a leader alone.
+    pub(crate) fn slowest(&self) -> Vec<LateRank> {
+        if self.seat.is_alone() {
+            return Vec::new();
+        }
+        slowest(&self.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn given_up(&self, failed: Vec<(Rank, String)>, missing: Vec<Rank>) -> SaveError {

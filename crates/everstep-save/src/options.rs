@@ -1,13 +1,17 @@
 //! How a save is asked for and what it reports.
 
+use std::sync::Arc;
+
 use everstep_format::decision::Totals;
 use everstep_format::limits;
 use everstep_format::name::Step;
 use everstep_repo::{Checkpoint, Parents};
+use everstep_store::Counts;
 use rayon::ThreadPool;
 
 use crate::group::Group;
 use crate::known::SaveCache;
+use crate::phases::{LateRank, Phases};
 
 /// What is saved under which step, and against which parents.
 #[derive(Debug, Clone)]
@@ -20,13 +24,15 @@ pub struct SaveOptions {
     pub metadata: serde_json::Map<String, serde_json::Value>,
     /// The ranks that save together; this one leads.
     pub group: Group,
+    /// Where the store's requests are counted, for the statistics.
+    pub counts: Option<Arc<Counts>>,
 }
 
 impl SaveOptions {
     /// A save at `step` against the latest checkpoint, by one process, without metadata.
     pub fn at(step: u64) -> Self {
         let (parents, metadata) = (Parents::Latest, serde_json::Map::new());
-        Self { step: Step(step), parents, metadata, group: Group::alone() }
+        Self { step: Step(step), parents, metadata, group: Group::alone(), counts: None }
     }
 
     /// Step and ranks, as [`crate::let_go`] needs them.
@@ -120,6 +126,10 @@ pub struct SaveReport {
     pub packs: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
+    /// Where the leader's time went.
+    pub phases: Phases,
+    /// The ranks that were last, the last one first; empty for one that saves alone.
+    pub slowest: Vec<LateRank>,
 }
 
 impl SaveReport {
@@ -137,6 +147,8 @@ impl SaveReport {
             bytes_uploaded: 0,
             packs: 0,
             index_bytes: 0,
+            phases: Phases::default(),
+            slowest: Vec::new(),
         }
     }
 }

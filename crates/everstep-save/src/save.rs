@@ -15,6 +15,7 @@ use crate::item::object_bytes;
 use crate::known::{Chunks, Known, chunks_of};
 use crate::merge::{Part, merge};
 use crate::muster::Muster;
+use crate::phases::{LateRank, Phases, Stopwatch, stats};
 use crate::plan::Plan;
 use crate::share::{self, Errand, Share};
 use crate::{SaveError, SaveOptions, SaveReport, State, Tools, cpu, whole};
@@ -32,10 +33,12 @@ pub async fn save(
     options: SaveOptions,
     tools: &Tools<'_>,
 ) -> Result<SaveReport, SaveError> {
+    let mut stopwatch = Stopwatch::start(session.repository().world());
     let mut muster = Muster::new(session, &options)?;
     let result = lead(session, (state, options), tools, &mut muster).await;
+    let lead_took = stopwatch.lap();
     muster.conclude(&result).await;
-    result
+    result.map(|report| SaveReport { phases: report.phases.out_of(lead_took), ..report })
 }
 
 async fn lead(
@@ -44,7 +47,9 @@ async fn lead(
     tools: &Tools<'_>,
     muster: &mut Muster,
 ) -> Result<SaveReport, SaveError> {
-    let SaveOptions { step, parents, metadata, group } = options;
+    let SaveOptions { step, parents, metadata, group, counts } = options;
+    let requests = || counts.as_ref().map(|counts| counts.snapshot().requests());
+    let (requests_before, mut stopwatch) = (requests(), Stopwatch::start(session.repository().world()));
     check_metadata(&metadata)?;
     let repository = session.repository().clone();
     let objects = object_bytes(&state.objects)?;
@@ -55,6 +60,9 @@ async fn lead(
     match gather(&repository, &attempt, (plan, tools), muster).await {
         Ok(mut stored) => {
             stored.draft.metadata = metadata;
+            let phases = stored.phases.out_of(stopwatch.lap());
+            let asked = requests().zip(requests_before).map(|(now, before)| now.saturating_sub(before));
+            stored.draft.stats = Some(stats(&phases, &stored.slowest, asked));
             commit(session, attempt, stored, Commit { tools, kept }).await
         }
         Err(error) => {
@@ -76,6 +84,8 @@ fn parents_to_keep(parents: &Parents) -> Vec<AttemptId> {
 struct Uploaded {
     draft: Draft,
     chunks: Chunks,
+    phases: Phases,
+    slowest: Vec<LateRank>,
 }
 
 /// The own share and those of all others, stored as one.
@@ -89,10 +99,16 @@ async fn gather(
     let errand = Errand::of_leader(attempt, muster.seat);
     muster.call(errand.called(attempt)).await?;
     let own = async {
+        let mut stopwatch = Stopwatch::start(repository.world());
         let known = Known::read(store, &errand.parents, (tools.cache, true)).await?;
-        Ok((share::write(repository, (&errand, &known), plan, tools).await?, known))
+        let reading = stopwatch.lap();
+        let mut share = share::write(repository, (&errand, &known), plan, tools).await?;
+        share.spent.hash += reading;
+        muster.arrived(LEADER, Some(share.spent));
+        Ok((share, known, Stopwatch::start(repository.world())))
     };
-    let ((share, known), others) = try_join(own, muster.parts(tools)).await?;
+    let ((share, known, mut waiting), others) = try_join(own, muster.parts(tools)).await?;
+    let phases = Phases::of_share(share.spent, waiting.lap());
     let made = cpu::run(tools.pool, || tables(joined(share, others, &known, attempt)?, attempt, &known));
     let tables = match made {
         Ok(tables) => tables,
@@ -100,7 +116,7 @@ async fn gather(
     };
     let (draft, chunks) = upload_tables(store.as_ref(), attempt, tables).await?;
     store.sync().await.map_err(|cause| SaveError::Repo(cause.into()))?;
-    Ok(Uploaded { draft, chunks })
+    Ok(Uploaded { draft, chunks, phases, slowest: muster.slowest() })
 }
 
 /// The rows of all shares.
@@ -148,7 +164,8 @@ async fn upload_tables(
     )
     .await?;
     let owners = tables.refs.owners();
-    let draft = Draft { index, refs, owners, totals: tables.totals, metadata: serde_json::Map::new() };
+    let draft =
+        Draft { index, refs, owners, totals: tables.totals, metadata: serde_json::Map::new(), stats: None };
     Ok((draft, tables.chunks))
 }
 
@@ -172,7 +189,7 @@ async fn commit(
     uploaded: Uploaded,
     with: Commit<'_>,
 ) -> Result<SaveReport, SaveError> {
-    let Uploaded { draft, chunks } = uploaded;
+    let Uploaded { draft, chunks, phases, slowest } = uploaded;
     let (ordinal, totals, index_bytes) = (attempt.ordinal, draft.totals.clone(), draft.index.len);
     let outcome = match session.commit(attempt.clone(), draft).await {
         Ok(outcome) => outcome,
@@ -192,5 +209,6 @@ async fn commit(
     let (packs, bytes_uploaded) = whole::packs(&chunks, attempt.id);
     with.tools.cache.keep(attempt.id, chunks, &with.kept);
     tracing::debug!(run = %session.run(), %ordinal, ?totals, "saved");
-    Ok(SaveReport { packs, bytes_uploaded, index_bytes, ..SaveReport::of(checkpoint, &totals) })
+    let report = SaveReport { packs, bytes_uploaded, index_bytes, ..SaveReport::of(checkpoint, &totals) };
+    Ok(SaveReport { phases, slowest, ..report })
 }

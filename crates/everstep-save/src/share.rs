@@ -4,7 +4,7 @@ use everstep_format::card::{CalledAttempt, ParentIndex};
 use everstep_format::id::{AttemptId, ChunkId};
 use everstep_format::part::PartRow;
 use everstep_format::row::{Piece, Row};
-use everstep_repo::{Attempt, Checkpoint, Repository};
+use everstep_repo::{Attempt, Checkpoint, Repository, Spent};
 
 use crate::group::Seat;
 use crate::item::{ObjectBytes, items};
@@ -59,6 +59,7 @@ pub(crate) struct Share {
     own: Vec<(usize, ChunkId)>,
     pub(crate) raw_bytes: u64,
     pub(crate) tally: Tally,
+    pub(crate) spent: Spent,
 }
 
 impl Share {
@@ -105,5 +106,5 @@ fn filled_in(mut plan: Plan<'_>, written: Written, known: &Known) -> Share {
             chunk_offset += row.byte_len().expect("sizes were checked");
         }
     }
-    Share { rows, own, raw_bytes: plan.sums.raw_bytes, tally: written.tally }
+    Share { rows, own, raw_bytes: plan.sums.raw_bytes, tally: written.tally, spent: written.spent }
 }

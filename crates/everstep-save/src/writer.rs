@@ -7,6 +7,7 @@ use std::sync::Arc;
 use everstep_format::id::{AttemptId, ChunkId};
 use everstep_format::pack::{self, BuiltPack};
 use everstep_format::{FormatError, limits};
+use everstep_repo::Spent;
 use everstep_store::{Store, World};
 use rayon::prelude::*;
 
@@ -16,6 +17,7 @@ use crate::gather::{self, Raw, Scratch};
 use crate::group::Seat;
 use crate::known::{Chunks, Known, Stored, share};
 use crate::packer::{Group, Packer};
+use crate::phases::Stopwatch;
 use crate::plan::{Plan, PlannedChunk, Sums};
 use crate::upload::{Holds, Room, UploadLimits, Uploads, shrink};
 use crate::{SaveError, Settings, Tools};
@@ -47,6 +49,7 @@ pub(crate) struct Written {
     /// Those stored by this attempt.
     pub(crate) placed: Chunks,
     pub(crate) tally: Tally,
+    pub(crate) spent: Spent,
 }
 
 /// The bytes of a chunk and what they hash to.
@@ -121,6 +124,7 @@ pub(crate) struct Writer<'w, 'a> {
     /// Chunks met, whether known or new.
     seen: HashSet<ChunkId>,
     written: Written,
+    stopwatch: Stopwatch,
 }
 
 impl<'w, 'a> Writer<'w, 'a> {
@@ -146,6 +150,7 @@ impl<'w, 'a> Writer<'w, 'a> {
             uploads: Uploads::new(target.store.clone(), target.world.clone(), tools.progress, limits),
             seen: HashSet::with_capacity(plan.chunks.len()),
             written: Written { ids: Vec::with_capacity(plan.chunks.len()), ..Written::default() },
+            stopwatch: Stopwatch::start(target.world),
         }
     }
 
@@ -160,6 +165,7 @@ impl<'w, 'a> Writer<'w, 'a> {
             let wave = self.wave(next);
             next = wave.end;
             let mut new = self.hash(wave)?;
+            self.written.spent.hash += self.stopwatch.lap();
             while !new.is_empty() {
                 let rest = new.split_off(self.batch(&new));
                 self.store(new, &mut room).await?;
@@ -169,8 +175,11 @@ impl<'w, 'a> Writer<'w, 'a> {
         self.packer.close();
         self.start_packs(&mut room)?;
         drop(room);
+        let mut written = self.written;
+        written.spent.encode += self.stopwatch.lap();
         self.uploads.finish().await?;
-        Ok(self.written)
+        written.spent.upload += self.stopwatch.lap();
+        Ok(written)
     }
 
     /// The next chunks to hash: as many as memory allows, for uploads to go on meanwhile not too many.
@@ -243,6 +252,7 @@ impl<'w, 'a> Writer<'w, 'a> {
         let raw_bytes: u64 = batch.iter().map(raw_len).sum();
         let needed = batch.iter().map(|chunk| room_for(raw_len(chunk))).sum();
         room.merge(self.uploads.room(needed).await?);
+        self.written.spent.upload += self.stopwatch.lap();
         let encoded = cpu::run(self.tools.pool, || self.coder.encode(self.plan, &batch));
         for (new, chunk) in batch.into_iter().zip(encoded) {
             let first_row = self.plan.members(&self.plan.chunks[new.planned])[0];
@@ -252,6 +262,7 @@ impl<'w, 'a> Writer<'w, 'a> {
         self.tools.progress.processed(raw_bytes);
         self.start_packs(room)?;
         shrink(room, self.packer.waiting());
+        self.written.spent.encode += self.stopwatch.lap();
         Ok(())
     }
 

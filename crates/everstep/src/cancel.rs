@@ -67,3 +67,6 @@ impl Default for Cancel {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests;

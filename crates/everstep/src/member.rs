@@ -50,8 +50,11 @@ impl Member {
         group: &Group,
         progress: &dyn Progress,
     ) -> Result<HandedIn, Error> {
-        let handed_in = self.hand_in_with(step, state, group, progress)?;
+        let mut handed_in = self.hand_in_with(step, state, group, progress)?;
+        let world = self.repository.inner.world();
+        let since = world.elapsed();
         self.outcome(&handed_in, group)?;
+        handed_in.phases.ranks += world.elapsed().saturating_sub(since);
         Ok(handed_in)
     }
 

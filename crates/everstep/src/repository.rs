@@ -1,7 +1,7 @@
 //! An open repository with the threads that serve it.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,28 @@ pub struct Repository {
 
 /// The threads of a repository, and how it uses them.
 pub(crate) struct Engine {
-    pub(crate) runtime: Runtime,
+    pub(crate) runtime: IoThreads,
     pub(crate) pool: ThreadPool,
     pub(crate) options: Options,
+}
+
+/// The runtime. Dropping it waits for nothing: a call that was stopped may have left a request behind that hangs.
+pub(crate) struct IoThreads(Option<Runtime>);
+
+impl Deref for IoThreads {
+    type Target = Runtime;
+
+    fn deref(&self) -> &Runtime {
+        self.0.as_ref().expect("only dropping takes it")
+    }
+}
+
+impl Drop for IoThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// What a repository needs of the outside world.
@@ -50,7 +69,7 @@ impl Engine {
             .thread_name(|n| format!("everstep-cpu-{n}"))
             .build()
             .map_err(|e| Error::invalid(format!("cannot start {threads} CPU threads: {e}")))?;
-        Ok(Self { runtime, pool, options: options.clone() })
+        Ok(Self { runtime: IoThreads(Some(runtime)), pool, options: options.clone() })
     }
 
     /// Clock and randomness of this machine.

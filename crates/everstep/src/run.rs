@@ -210,7 +210,9 @@ impl Writer {
     }
 
     fn options(&self, step: Step, saved: Saved, group: Group) -> SaveOptions {
-        SaveOptions { step, parents: self.parents(&saved.also), metadata: saved.metadata, group }
+        let (parents, metadata) = (self.parents(&saved.also), saved.metadata);
+        let counts = Some(self.repository.engine.options.store.counts.clone());
+        SaveOptions { step, parents, metadata, group, counts }
     }
 
     fn lead(

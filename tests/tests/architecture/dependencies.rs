@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "everstep-check",
         ],
     ),
+    ("everstep-python", &["everstep"]),
     ("ckpt-bench", &["everstep"]),
     ("ckpt-inspect", &["everstep"]),
 ];

@@ -83,6 +83,7 @@ fn manifest() -> Manifest {
         metadata: serde_json::from_str(r#"{"loss":0.5,"note":"\u0000"}"#).unwrap(),
         created: "2026-01-02T03:04:05Z".into(),
         tool: "everstep 0.1.0".into(),
+        stats: None,
     }
 }
 

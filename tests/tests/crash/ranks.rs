@@ -89,6 +89,7 @@ impl Kit {
             parents: Parents::Latest,
             metadata: serde_json::Map::new(),
             group: self.group(0),
+            counts: None,
         };
         everstep_save::save(session, &state(0, &bytes(step, 0), false), options, &self.tools()).await
     }

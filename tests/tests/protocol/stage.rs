@@ -371,6 +371,7 @@ pub(crate) async fn upload(session: &Session, attempt: &Attempt) -> Result<Draft
             ..Totals::default()
         },
         metadata: serde_json::Map::new(),
+        stats: None,
     };
     store.put(&Key::index(attempt.id, index_hash), index.into(), Class::Bulk).await?;
     store.put(&Key::refs(attempt.id, refs_hash), refs.into(), Class::Bulk).await?;

@@ -152,7 +152,7 @@ impl Job {
         store.put(&Key::refs(attempt.id, refs.blake3), bytes.into(), Class::Bulk).await.unwrap();
         let index = index.reference.clone();
         let (owners, totals, metadata) = (Vec::new(), Totals::default(), serde_json::Map::new());
-        let draft = Draft { index, refs, owners, totals, metadata };
+        let draft = Draft { index, refs, owners, totals, metadata, stats: None };
         match session.commit(attempt, draft).await.unwrap() {
             CommitOutcome::Committed(checkpoint) => (repository, checkpoint),
             other => panic!("{other:?}"),

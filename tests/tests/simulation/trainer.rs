@@ -184,7 +184,7 @@ impl Trainer<'_> {
         let parents = std::mem::take(&mut self.parents);
         let metadata = self.weights.metadata(save);
         let group = Group::new(Rank(0), ranks).within(DEADLINE);
-        let options = SaveOptions { step: Step(self.step), parents, metadata, group };
+        let options = SaveOptions { step: Step(self.step), parents, metadata, group, counts: None };
         let tools = self.site.save_tools(&self.cache);
         let outcome = everstep_save::save(&mut self.session, &state, options, &tools).await;
         if ranks > 1 && outcome.is_ok() {

@@ -48,7 +48,7 @@ class Arena:
 
 @final
 class Progress:
-    """Counters that a running call moves; may be read from any thread."""
+    """Counters that a running call moves; may be read from any thread. For one call: once cancelled, it stays so."""
     def __new__(cls) -> Progress: ...
     planned: int
     done: int
@@ -130,7 +130,7 @@ class Writer:
              group: Group | None, progress: Progress | None) -> dict[str, Any]:
         """metadata: JSON text of an object. Report: checkpoint, tensors, objects, raw_bytes, new_raw_bytes,
         reused_raw_bytes, bytes_uploaded, packs, chunks_uploaded, chunks_reused, index_bytes, and seconds: {hash, encode,
-        upload, ranks, commit, total}."""
+        upload, ranks, commit, total}; ranks: the last few, the last one first, each {rank, late, seconds}."""
     def give_up(self, step: int, why: str, group: Group) -> None:
         """Tells the other ranks, who are about to save `step`, that there will be no attempt, and why."""
     def rollback(self, target: Checkpoint) -> Checkpoint: ...

@@ -34,6 +34,7 @@ fn manifest(ordinal: u64) -> Manifest {
         metadata: serde_json::Map::new(),
         created: String::new(),
         tool: String::new(),
+        stats: None,
     }
 }
 
