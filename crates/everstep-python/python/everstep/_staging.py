@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from math import prod
 from typing import Any
@@ -100,7 +101,7 @@ class Staging:
             return None
         if not length:
             return None
-        memory = memoryview(self._arena.region(offset, length))
+        memory = (ctypes.c_char * length).from_address(self._arena.address + offset)
         into = torch.frombuffer(memory, dtype=piece.local.dtype).view(piece.local.shape)
         with torch.no_grad():
             into.copy_(piece.local, non_blocking=True)
