@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed import destroy_process_group, init_device_mesh, init_process_group
+from torch.distributed import destroy_process_group, init_device_mesh, init_process_group, is_initialized
 from torch.distributed.fsdp import fully_shard
 
 import everstep
@@ -76,7 +76,8 @@ class Batches:
         torch.set_rng_state(state["random"].value)
 
 
-def main(repository, steps, every):
+def build(steps):
+    """Everything that training changes, in the sharding of this job."""
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -89,12 +90,15 @@ def main(repository, steps, every):
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
     torch.manual_seed(1 + rank)  # from here on for dropout
-
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    batches = Batches(rank, ranks)
-    state = {"model": model, "optimizer": optimizer, "schedule": schedule, "batches": batches}
+    return {"model": model, "optimizer": optimizer, "schedule": schedule, "batches": Batches(rank, ranks)}
 
+
+def train(repository, steps, every):
+    """Trains up to `steps`, from the newest checkpoint on if there is one; `every` so many steps it is saved."""
+    state = build(steps)
+    model, optimizer, schedule, batches = state.values()
     run = everstep.Repository(repository, create=True).run("gpt")
     with run.writer(takeover="wait") as writer:
         step = writer.resume(into=state) or 0
@@ -117,6 +121,6 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--every", type=int, default=20, help="steps between two checkpoints")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    main(**vars(parser.parse_args()))
-    if torch.distributed.is_initialized():
+    train(**vars(parser.parse_args()))
+    if is_initialized():
         destroy_process_group()
