@@ -10,11 +10,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from hashlib import sha256
 from pathlib import Path
 
-STEPS, EVERY, RANKS = 60, 5, 2
+from safetensors.numpy import load_file
+
+STEPS, EVERY, RANKS = 40, 4, 2
 INSPECT = "target/debug/ckpt-inspect"
 STEP_LINE = re.compile(r"rank (\d+), process (\d+), step (\d+)")
+SAVED_LINE = re.compile(r"run gpt: (step \d+ is committed: .*)")
 
 
 class Kill:
@@ -40,22 +44,23 @@ def say(line):
     print(line, flush=True)
 
 
-def torchrun(ranks, arguments, restarts=0, kill=None):
-    """Runs demo_rank.py on so many ranks; what is said of checkpoints is shown, the rest only if it fails."""
-    launch = ["--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", ranks, "--max-restarts", restarts]
-    command = [sys.executable, "-m", "torch.distributed.run", *launch, "scripts/demo_rank.py", *arguments]
-    surroundings = os.environ | {"OMP_NUM_THREADS": "1"}
+def torchrun(arguments, restarts=0, kill=None):
+    """Runs demo_rank.py; what is said of checkpoints is shown, the rest only if it fails."""
+    launch = ["--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", RANKS, "--max-restarts", restarts]
+    command = [sys.executable, "-m", "torch.distributed.run", *launch, "scripts/demo_rank.py", "train", *arguments]
+    # A store of its own for each attempt: the shared one would hand addresses of dead processes to those that restart.
+    surroundings = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     lines = []
     with subprocess.Popen(
         list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=surroundings
     ) as process:
         for line in process.stdout:
             lines.append(line)
-            if step := STEP_LINE.search(line):
+            for step in STEP_LINE.finditer(line):
                 if kill:
                     kill.see(*map(int, step.groups()))
-            elif line.startswith("run gpt: "):
-                say("    " + line.rstrip().removeprefix("run gpt: "))
+            if saved := SAVED_LINE.search(line):
+                say("    " + saved.group(1))
     if process.returncode:
         sys.exit("".join(lines[-60:]) + f"torchrun ended with {process.returncode}")
 
@@ -66,7 +71,7 @@ def results(folder, ranks):
 
 def train(folder, name, **options):
     (folder / name).mkdir()
-    torchrun(RANKS, ["train", folder / f"{name}-checkpoints", folder / name, STEPS, EVERY], **options)
+    torchrun([folder / f"{name}-checkpoints", folder / name, STEPS, EVERY], **options)
     return results(folder / name, RANKS)
 
 
@@ -85,15 +90,26 @@ def compare(undisturbed, killed):
 
 def load_on_three(folder, killed):
     (folder / "three").mkdir()
-    torchrun(3, ["load", folder / "killed-checkpoints", folder / "three"])
+    repository = folder / "killed-checkpoints"
+    subprocess.run([sys.executable, "scripts/demo_rank.py", "load", repository, folder / "three", "3"], check=True)
     for rank, seen in enumerate(results(folder / "three", 3)):
         same(f"rank {rank} of 3, tensors", killed[0]["tensors"], seen["tensors"])
     say(f"step {seen['step']} on 3 ranks, each with its own shards: the same digest of every tensor")
 
 
 def inspect(verb, *arguments):
-    say(f"$ ckpt-inspect {verb} {' '.join(arguments)}")
+    say(f"$ ckpt-inspect {' '.join([verb, *arguments])}")
     subprocess.run([INSPECT, verb, *arguments], check=True)
+
+
+def export(folder, killed):
+    """The model as a safetensors file, which another library reads."""
+    file = folder / "model.safetensors"
+    inspect("export", "gpt", "--select", "model.*", "-o", str(file))
+    found = {name: sha256(array.tobytes()).hexdigest() for name, array in load_file(file).items()}
+    model = {name: digest for name, digest in killed[0]["tensors"].items() if name.startswith("model.")}
+    same("model.safetensors", model, found)
+    say(f"model.safetensors has the same digest of all {len(found)} tensors of the model")
 
 
 def stored(checkpoints):
@@ -110,15 +126,15 @@ def figures(folder, undisturbed, killed, kill):
     busy, calm = statistics.median(saving) * 1e3, statistics.median(alone or saving) * 1e3
     size, raw, count = stored(folder / "undisturbed-checkpoints")
     back = max(rank["first_step"] for rank in killed) - kill.at
-    python = max(rank["started"] for rank in killed) - kill.at
+    restarted = max(rank["resumed"]["began"] for rank in killed) - kill.at
     resumed = max(rank["resumed"]["seconds"] for rank in killed)
-    say(f"pause per save            {statistics.median(pauses) * 1e3:.0f} ms, the worst of {count} {max(pauses) * 1e3:.0f} ms "
-        f"(committed after {statistics.median(commits):.2f} s)")
-    say(f"training slowed by        {max(busy / calm - 1, 0):.0%} while saving (median step {busy:.0f} ms in {len(saving)} steps, "
-        f"otherwise {calm:.0f} ms in {len(alone)})")
-    say(f"bytes stored against raw  {size / raw:.2f} ({size / 1e6:.0f} MB on disk for {count} checkpoints of {raw / count / 1e6:.0f} MB)")
-    say(f"time to resume            {resumed:.2f} s (from SIGKILL to the end of the next step {back:.1f} s, {python:.1f} s of it until "
-        "torchrun had started Python again)")
+    say(f"pause per save            {statistics.median(pauses) * 1e3:.0f} ms, at most {max(pauses) * 1e3:.0f} ms in {count} saves; "
+        f"committed after {statistics.median(commits):.2f} s")
+    say(f"training slowed by        {max(busy / calm - 1, 0):.0%} while saving: a step takes {busy:.0f} ms (median of {len(saving)}), "
+        f"otherwise {calm:.0f} ms (of {len(alone)})")
+    say(f"bytes stored against raw  {size / raw:.2f}: {size / 1e6:.0f} MB on disk for {count} checkpoints of {raw / count / 1e6:.0f} MB")
+    say(f"time to resume            {resumed:.2f} s; from SIGKILL to the end of the next step {back:.1f} s, "
+        f"{restarted:.1f} s of it for torchrun, Python and torch to start")
 
 
 def main(folder):
@@ -139,6 +155,7 @@ def main(folder):
     inspect("ls")
     inspect("show", "gpt")
     inspect("verify", "--deep")
+    export(folder, killed)
     say("\n--- figures")
     figures(folder, undisturbed, killed, kill)
 

@@ -1,7 +1,7 @@
 """What each rank of the demo runs: the example as it is, watched from outside.
 
-    demo_rank.py train REPOSITORY RESULTS STEPS EVERY
-    demo_rank.py load REPOSITORY RESULTS
+    demo_rank.py train REPOSITORY RESULTS STEPS EVERY     under torchrun
+    demo_rank.py load REPOSITORY RESULTS RANKS            starts its ranks itself
 
 Leaves what it saw in RESULTS/rank-N.json: digests of the final state in memory, as torch has it, and times.
 """
@@ -9,11 +9,11 @@ Leaves what it saw in RESULTS/rank-N.json: digests of the final state in memory,
 import hashlib
 import json
 import os
+import socket
 import sys
 import time
 from pathlib import Path
 
-STARTED = time.time()
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
 import train  # noqa: E402
@@ -52,13 +52,12 @@ class Watch:
     def resume(self, call):
         began = time.time()
         step = call()
-        self.resumed = {"step": step, "seconds": time.time() - began}
+        self.resumed = {"step": step, "began": began, "seconds": time.time() - began}
         return step
 
     def results(self):
         return {
             "attempt": int(os.environ["TORCHELASTIC_RESTART_COUNT"]),
-            "started": STARTED,
             "first_step": self.steps[0],
             "resumed": self.resumed,
             "pauses": [entry["job"].stats.blocked for entry in self.jobs],
@@ -102,19 +101,38 @@ def own(state):
     }
 
 
-def main(verb, repository, results, *numbers):
-    watch = None
-    if verb == "train":
-        train.logging.basicConfig(level=train.logging.INFO, format="%(message)s")
-        watch = Watch()
-        state = train.train(repository, *map(int, numbers))
-    else:
-        state = train.build(1)
-        report = everstep.Repository(repository).run("gpt").latest().load(into=state, per_rank="skip")
-    seen = {"tensors": tensors(state), "own": own(state)}
-    seen |= watch.results() if watch else {"step": report.step, "bytes": report.bytes}
+def leave(results, state, **seen):
+    seen |= {"tensors": tensors(state), "own": own(state)}
     Path(results, f"rank-{os.environ['RANK']}.json").write_text(json.dumps(seen))
     train.destroy_process_group()
 
 
-main(*sys.argv[1:])
+def watched(repository, results, steps, every):
+    train.logging.basicConfig(level=train.logging.INFO, format="%(message)s")
+    watch = Watch()
+    state = train.train(repository, int(steps), int(every))
+    leave(results, state, **watch.results())
+
+
+def load(repository, results, ranks):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ |= {"WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    # Forked, so that torch is imported once. Nothing that a fork would break is there yet.
+    children = [fork(repository, results, rank) for rank in range(int(ranks))]
+    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children))
+
+
+def fork(repository, results, rank):
+    child = os.fork()
+    if child:
+        return child
+    os.environ["RANK"] = str(rank)
+    state = train.build(1)
+    report = everstep.Repository(repository).run("gpt").latest().load(into=state, per_rank="skip")
+    leave(results, state, step=report.step, bytes=report.bytes)
+    sys.exit(0)
+
+
+{"train": watched, "load": load}[sys.argv[1]](*sys.argv[2:])
