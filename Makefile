@@ -1,7 +1,7 @@
 # Two commands set everything up on a fresh machine that has a Rust toolchain, Python 3 and a C compiler:
-#   make demo   builds, then saves, checks, changes and exports a real model on a local directory
+#   make demo   builds, then kills a training that comes back and ends bit for bit where an undisturbed one ends
 #   make test   everything CI runs
-.PHONY: demo test test-long lint build python wheel tools bench fixtures clean-demo help
+.PHONY: demo test test-long test-cuda lint build python wheel tools bench fixtures clean-demo help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -18,7 +18,7 @@ wheel: ## the Python package as a wheel, optimised, in target/wheels
 tools: ## install the servers and checkers that the tests use (pinned)
 	scripts/install-test-tools.sh
 
-demo: ## a real model: import, verify, save a changed copy, read, export, compare
+demo: ## a training is killed, comes back, and ends bit for bit where an undisturbed one ends
 	scripts/demo.sh
 
 lint: tools ## formatting, clippy, licences and sources of the dependencies
@@ -29,6 +29,9 @@ test: ## everything CI runs; prints how long each part took
 
 test-long: ## longer simulations, larger models, more seeds
 	scripts/test.sh --long
+
+test-cuda: ## what only a GPU can show; under 8 minutes on a machine that has one
+	scripts/test-cuda.sh
 
 bench: ## figures with references measured in the same run
 	scripts/bench.sh

@@ -29,6 +29,12 @@ rust_tests() {
     cargo test --workspace --locked --no-fail-fast --doc
 }
 proofs() { cargo test --workspace --locked --no-fail-fast --test model --test simulation; }
+python_tests() {
+    scripts/python.sh scripts/torch-requirements.txt
+    scripts/python.sh scripts/python-requirements.txt
+    scripts/python-package.sh
+    .venv/bin/python -m pytest -q crates/everstep-python/tests
+}
 # The second reader, alone and beside ckpt-inspect.
 reader_tests() {
     PYTHONPATH=tools/reader-py .venv/bin/python -m unittest discover -s tools/reader-py/tests
@@ -42,9 +48,10 @@ stage build 14m cargo build --workspace --all-targets --locked --quiet
 stage lint "build's" scripts/lint.sh
 stage rust 7m rust_tests
 stage reader 2m reader_tests
+stage python 5m python_tests
 stage proofs 5m proofs
 stage fuzz 3m scripts/fuzz.sh 120
-stage demo 1m scripts/demo.sh
+stage demo 2m scripts/demo.sh
 if [ "$long" = --long ]; then
     stage long-fuzz 1h long_fuzz
     stage long "no limit" long_tests

@@ -22,8 +22,6 @@ class Region:
     @staticmethod
     def of_buffer(buffer: object, writable: bool) -> Region:
         """Of anything with a C-contiguous buffer (numpy array, bytearray, memoryview). BufferError otherwise."""
-    def __buffer__(self, flags: int, /) -> memoryview:
-        """Itself as a writable buffer of bytes."""
 
 @final
 class Opaque:

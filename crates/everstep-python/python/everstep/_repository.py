@@ -11,7 +11,7 @@ from ._everstep import Checkpoint as NativeCheckpoint
 from ._everstep import Repository as NativeRepository
 from ._place import LoadOptions, LoadReport, PerRankPolicy, Placing
 from ._stored import Rename, Select
-from .errors import InvalidArgument, NotFound
+from .errors import Conflict, InvalidArgument, NotFound
 
 #: Seconds between two looks for a run that does not exist yet.
 _RUN_APPEARS = 1.0
@@ -99,7 +99,11 @@ def _open(url: str, options: Mapping[str, Any], create: bool) -> NativeRepositor
     try:
         return NativeRepository.open(url, options)
     except NotFound:
+        pass
+    try:
         return NativeRepository.create(url, options)
+    except Conflict:  # another rank was faster
+        return NativeRepository.open(url, options)
 
 
 class Run:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import threading
 from math import prod
 from typing import Any
@@ -39,6 +41,8 @@ class Buffer:
 
     def __init__(self, threads: int):
         self._arena, self._pinned = _everstep.Arena(threads), None
+        #: Of each CUDA device, what copies from there run on.
+        self._streams: dict[Any, Any] = {}
 
     def plan(self, collected: Collected) -> Staging:
         """Room for everything in `collected`."""
@@ -48,63 +52,73 @@ class Buffer:
                 length = byte_length(piece)
                 places.append((offset, length))
                 offset += -(-length // _ALIGN) * _ALIGN
+        if offset > self._arena.length:
+            self._unpin()
         self._arena.reserve(max(offset, 1))
-        self._pin(collected)
-        return Staging(self._arena, collected, places)
+        return Staging(self._arena, collected, places, self._follow(collected))
 
-    def _pin(self, collected: Collected) -> None:
-        """Registers the memory with CUDA, so that copies from there run by themselves."""
+    def _follow(self, collected: Collected) -> list[Any]:
+        """The streams that copy from CUDA devices. They wait for what the caller has queued on its own, and for nothing
+        that comes later: a thread that copies would know neither."""
+        devices = {piece.local.device for _, _, piece in collected.pieces if _on_cuda(piece)}
+        if not devices:
+            return []
         torch = _tensors.library("torch")
-        if torch is None or not torch.cuda.is_available():
-            return
+        self._pin(torch.cuda.cudart())
+        for device in devices:
+            stream = self._streams.setdefault(device, torch.cuda.Stream(device))
+            stream.wait_stream(torch.cuda.current_stream(device))
+        return [self._streams[device] for device in devices]
+
+    def _pin(self, cudart: Any) -> None:
+        """Registers the memory with CUDA, so that copies to it run by themselves."""
         memory = (self._arena.address, self._arena.length)
-        if self._pinned == memory or not any(_on_cuda(piece) for _, _, piece in collected.pieces):
-            return
-        cudart = torch.cuda.cudart()
+        if self._pinned != memory:
+            self._unpin()
+            self._pinned = memory if int(cudart.cudaHostRegister(*memory, 0)) == 0 else None
+
+    def _unpin(self) -> None:
         if self._pinned is not None:
-            cudart.cudaHostUnregister(self._pinned[0])
-        status = cudart.cudaHostRegister(*memory, 0)
-        self._pinned = memory if int(status) == 0 else None
+            _tensors.library("torch").cuda.cudart().cudaHostUnregister(self._pinned[0])
+            self._pinned = None
 
 
 class Staging:
     """The copying of one state."""
 
-    def __init__(self, arena: _everstep.Arena, collected: Collected, places: list[tuple[int, int]]):
-        self._arena, self._collected, self._places = arena, collected, places
+    def __init__(self, arena: _everstep.Arena, collected: Collected, places: list[tuple[int, int]], streams: list[Any]):
+        self._arena, self._collected, self._places, self._streams = arena, collected, places, streams
 
     def copy(self) -> list[tuple]:
         """Copies, and gives the shards of the copies. Releases the originals."""
-        direct, devices, shards = [], set(), []
-        with quiet():
+        direct, shards = [], []
+        with quiet(), contextlib.ExitStack() as on_streams:
+            for stream in self._streams:
+                on_streams.enter_context(_tensors.library("torch").cuda.stream(stream))
             for (name, alias, piece), (offset, length) in zip(self._collected.pieces, self._places):
                 region = piece.kind.direct(piece.local, piece.dtype, False)
                 if region is not None:
                     direct.append((offset, region))
                 else:
-                    device = self._copy_slowly(piece, offset, length)
-                    devices |= {device} if device is not None else set()
+                    self._copy_slowly(piece, offset, length)
                 shards.append(shard(name, alias, piece, self._arena.region(offset, length)))
         self._arena.copy(direct)
-        for device in devices:
-            device.synchronize()
+        for stream in self._streams:
+            stream.synchronize()
         self._collected.pieces = []
         return shards
 
-    def _copy_slowly(self, piece: Any, offset: int, length: int) -> Any:
-        """By the library itself: other devices, layouts, byte orders. The stream to wait for, if there is one."""
+    def _copy_slowly(self, piece: Any, offset: int, length: int) -> None:
+        """By the library itself: other devices, layouts, byte orders. Copies from CUDA are only begun."""
         torch = _tensors.library("torch")
         if torch is None or not isinstance(piece.local, torch.Tensor):
             compact = piece.kind.compact(piece.local)
             self._arena.copy([(offset, piece.kind.direct(compact, piece.dtype, False))])
-            return None
-        if not length:
-            return None
-        memory = memoryview(self._arena.region(offset, length))
-        into = torch.frombuffer(memory, dtype=piece.local.dtype).view(piece.local.shape)
-        with torch.no_grad():
-            into.copy_(piece.local, non_blocking=True)
-        return torch.cuda.current_stream(piece.local.device) if _on_cuda(piece) else None
+        elif length:
+            memory = (ctypes.c_char * length).from_address(self._arena.address + offset)
+            into = torch.frombuffer(memory, dtype=piece.local.dtype).view(piece.local.shape)
+            with torch.no_grad():
+                into.copy_(piece.local, non_blocking=True)
 
 
 def _on_cuda(piece: Any) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 from collections.abc import Mapping
 from typing import Any
 
 from . import _tensors
-from ._everstep import Opaque, decode, encode
+from ._everstep import Arena, Opaque, decode, encode
 from .errors import InvalidArgument
 
 #: What stands before a pickle, so that no other bytes are ever taken for one.
@@ -73,20 +74,17 @@ def _converted(name: str, value: Any) -> Any:
     if found is None:
         return value
     (piece,) = found
-    compact = piece.kind.compact(piece.local)
-    data = bytes(memoryview(_bytes_of(piece, compact)))
+    data = _bytes_of(piece)
     return {_TENSOR: piece.dtype, "shape": list(piece.shape), "data": data}
 
 
-def _bytes_of(piece: Any, compact: Any) -> Any:
-    from ._everstep import Arena
-
-    region = piece.kind.direct(compact, piece.dtype, False)
+def _bytes_of(piece: Any) -> bytes:
+    region = piece.kind.direct(piece.kind.compact(piece.local), piece.dtype, False)
     length = _length(piece.dtype, piece.extent)
     arena = Arena(1)
-    arena.reserve(max(length, 1))
+    address = arena.reserve(max(length, 1))
     arena.copy([(0, region)])
-    return arena.region(0, length)
+    return ctypes.string_at(address, length)
 
 
 def _length(dtype: str, shape: Any) -> int:
