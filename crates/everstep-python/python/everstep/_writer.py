@@ -142,6 +142,7 @@ class Writer:
         def work() -> Saved:
             return self._carry_out(job, *self._or_give_up(job, prepare))
 
+        self._announcer.watch(job)
         settle(job.committed, work)
         job.stats.blocked = time.monotonic() - started
         self._jobs.remove(job)
