@@ -51,6 +51,8 @@ class Collected:
 
     def object(self, name: str, value: Any) -> None:
         rank, value = (self.rank, value.value) if type(value) is PerRank else (None, value)
+        if rank is not None and is_stateful(value):
+            value = value.state_dict()
         self.objects.append((name, rank, _values.snapshot(name, value, self.allow_pickle)))
 
     def check(self) -> "Collected":
@@ -129,10 +131,13 @@ def collect(state: Mapping, rank: int, allow_pickle: bool) -> Collected:
                 found.object(join(name, key), item)
         return any_tensor
 
-    with quiet():
-        if not children("", state.items()):
-            for key, item in state.items():
-                found.object(join("", key), item)
+    try:
+        with quiet():
+            if not children("", state.items()):
+                for key, item in state.items():
+                    found.object(join("", key), item)
+    except RecursionError:
+        raise InvalidArgument("the state is nested deeper than Python can follow, or contains itself") from None
     return found.check()
 
 
