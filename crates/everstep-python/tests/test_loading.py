@@ -203,6 +203,16 @@ def test_stateful_objects_get_their_state_once(save):
     assert other.value == {"epoch": 2, "order": (1, 2)}
 
 
+def test_state_of_each_rank_may_be_something_stateful(save):
+    checkpoint = save({"data": everstep.PerRank(Loader(5))})
+    loader = Loader()
+    into = {"data": everstep.PerRank(loader)}
+    checkpoint.load(into, per_rank="skip")
+    assert loader.loads == 0
+    checkpoint.load(into)
+    assert into["data"].value is loader and (loader.position, loader.loads) == (5, 1)
+
+
 def test_a_stateful_object_is_not_called_when_the_load_is_refused(save):
     checkpoint = save({"loader": Loader(5), "w": torch.ones(2)})
     into = {"loader": Loader(), "w": torch.zeros(3)}

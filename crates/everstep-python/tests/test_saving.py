@@ -270,6 +270,20 @@ def test_progress_is_told_while_a_store_stands_still(double, remote_run):
     assert kinds[-1] == "committed" or kinds[-2:] == ["committed", "progress"]
 
 
+def test_progress_is_told_of_a_save_in_the_foreground(double, remote_run):
+    beats = []
+
+    def heard(event):
+        beats.append(event)
+        if [e.kind for e in beats].count("progress") == 3:
+            double.release()
+
+    with remote_run.writer(on_event=heard, progress_every=0.02) as writer:
+        double.fault(PACK, hold=True)
+        writer.save(1, state_of(1.0))
+    assert [event.kind for event in beats if event.kind != "progress"] == ["committed"]
+
+
 def test_what_on_event_raises_stays_there(run, caplog):
     def bad(event):
         raise ValueError("not my day")
