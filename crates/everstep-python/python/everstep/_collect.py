@@ -28,6 +28,8 @@ class Collected:
     def tensor(self, name: str, pieces: list[Piece]) -> None:
         if name in self._tensors:
             raise _twice(name)
+        if not name.isascii():
+            _check_text(name)
         self._tensors[name] = None
         alias = self._alias(name, pieces)
         for piece in pieces:
@@ -50,6 +52,7 @@ class Collected:
         return None
 
     def object(self, name: str, value: Any) -> None:
+        _check_text(name)
         rank, value = (self.rank, value.value) if type(value) is PerRank else (None, value)
         if rank is not None and is_stateful(value):
             value = value.state_dict()
@@ -62,6 +65,13 @@ class Collected:
                 raise _twice(name)
             seen.add(name)
         return self
+
+
+def _check_text(name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"the name {name!r} is no text: {error}") from None
 
 
 def _twice(name: str) -> InvalidArgument:
