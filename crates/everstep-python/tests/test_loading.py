@@ -309,7 +309,7 @@ def test_read_gives_the_box_that_numpy_gives(save, index):
 
 
 def test_read_says_what_is_wrong_with_an_index(save):
-    checkpoint = save({"g": GRID, "n": 3})
+    checkpoint = save({"g": GRID, "n": 3, "half": torch.zeros(2, dtype=torch.bfloat16)})
     for index in (9, -5, (0, 0, 6), (0, 0, 0, 0), slice(0, 4, 2), slice(None, None, -1), "x", 1.0, (..., ...), None, [0, 1], True):
         with pytest.raises(everstep.InvalidArgument, match="g"):
             checkpoint.read("g", index)
@@ -319,6 +319,8 @@ def test_read_says_what_is_wrong_with_an_index(save):
         checkpoint.read("n")
     with pytest.raises(everstep.InvalidArgument, match="library"):
         checkpoint.read("g", 0, library="jax")
+    with pytest.raises(everstep.InvalidArgument, match="ml_dtypes"):
+        checkpoint.read("half", library="numpy")
     with pytest.raises(everstep.NotFound):
         checkpoint.value("nothing")
 

@@ -177,6 +177,15 @@ def test_keys_beside_tensors_are_names(run):
             writer.save(1, [torch.zeros(1)])
 
 
+def test_names_that_are_no_text_are_refused(run):
+    with run.writer() as writer:
+        for state in ({"\ud800": np.zeros(1)}, {"a": {"\udfff": 1, "t": np.zeros(1)}}, {"\ud800": 1}):
+            with pytest.raises(everstep.InvalidArgument, match="is no text"):
+                writer.save(1, state)
+        with pytest.raises(everstep.InvalidArgument, match="empty"):
+            writer.save(1, {"": np.zeros(1)})
+
+
 def test_metadata_is_kept_and_must_be_json(run):
     with run.writer() as writer:
         with pytest.raises(everstep.InvalidArgument, match="metadata"):
