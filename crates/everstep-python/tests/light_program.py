@@ -297,6 +297,22 @@ def killed_in_the_background(place: Place) -> dict:
     return {"own": own, "following": following, "latest": run.latest().step}
 
 
+def killed_leader(place: Place) -> dict:
+    """The leader is killed while it uploads: the other ranks name it in time."""
+    run = remote(place).run("headless")
+    w = writer(place, run, deadline=4.0)
+    w.save(1, {"w": np.ones(3)})
+    if place.rank == 0:
+        control(place.settings["double"], fault={"method": "PUT", "match": PACKS_OF.format(0), "hold": True})
+        threading.Thread(target=lambda: (control(place.settings["double"], arrival=True), os.kill(os.getpid(), signal.SIGKILL))).start()
+    place.meet("headless")
+    state = {"w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (10000,), (5000 * place.rank,))}
+    job = w.save_async(2, state)
+    own = attempt(lambda: job.result(60))
+    following = attempt(lambda: w.save_async(3, state))
+    return {"own": own, "following": following, "latest": run.latest().step}
+
+
 if __name__ == "__main__":
     _, _, _, settings = __import__("json").loads(__import__("sys").argv[1])
     act({name: globals()[name] for name in settings["scenarios"]})

@@ -203,6 +203,16 @@ def test_stateful_objects_get_their_state_once(save):
     assert other.value == {"epoch": 2, "order": (1, 2)}
 
 
+def test_state_of_each_rank_may_be_something_stateful(save):
+    checkpoint = save({"data": everstep.PerRank(Loader(5))})
+    loader = Loader()
+    into = {"data": everstep.PerRank(loader)}
+    checkpoint.load(into, per_rank="skip")
+    assert loader.loads == 0
+    checkpoint.load(into)
+    assert into["data"].value is loader and (loader.position, loader.loads) == (5, 1)
+
+
 def test_a_stateful_object_is_not_called_when_the_load_is_refused(save):
     checkpoint = save({"loader": Loader(5), "w": torch.ones(2)})
     into = {"loader": Loader(), "w": torch.zeros(3)}
@@ -299,7 +309,7 @@ def test_read_gives_the_box_that_numpy_gives(save, index):
 
 
 def test_read_says_what_is_wrong_with_an_index(save):
-    checkpoint = save({"g": GRID, "n": 3})
+    checkpoint = save({"g": GRID, "n": 3, "half": torch.zeros(2, dtype=torch.bfloat16)})
     for index in (9, -5, (0, 0, 6), (0, 0, 0, 0), slice(0, 4, 2), slice(None, None, -1), "x", 1.0, (..., ...), None, [0, 1], True):
         with pytest.raises(everstep.InvalidArgument, match="g"):
             checkpoint.read("g", index)
@@ -309,6 +319,8 @@ def test_read_says_what_is_wrong_with_an_index(save):
         checkpoint.read("n")
     with pytest.raises(everstep.InvalidArgument, match="library"):
         checkpoint.read("g", 0, library="jax")
+    with pytest.raises(everstep.InvalidArgument, match="ml_dtypes"):
+        checkpoint.read("half", library="numpy")
     with pytest.raises(everstep.NotFound):
         checkpoint.value("nothing")
 

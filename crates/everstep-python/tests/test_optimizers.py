@@ -192,3 +192,76 @@ def test_learning_rate_schedules_go_on(save):
         optimizer.step(), schedule.step(), into.step(), resumed.step()
         assert resumed.get_last_lr() == schedule.get_last_lr()
         assert into.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
+
+
+@pytest.mark.parametrize("how", ["function", "prefixes"])
+def test_settings_of_groups_follow_parameters_that_were_renamed(save, how):
+    class Wrapper(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.module = inner
+
+        loss = property(lambda self: self.module.loss)
+
+    torch.manual_seed(0)
+    model = Wrapper(Model())
+    groups = [{"params": [model.module.a], "lr": 0.1}, {"params": [model.module.b, model.module.c], "lr": 0.2}]
+    optimizer = torch.optim.AdamW(groups)
+    train(model, optimizer)
+    checkpoint = save({"model": model, "optim": optimizer})
+    other = Model()
+    into = torch.optim.AdamW([{"params": [other.b, other.c]}, {"params": [other.a]}], lr=0.9)
+
+    def renamed(name):
+        for prefix in ("model.", "optim.state."):
+            if name.startswith(prefix):
+                return f"{prefix}module.{name[len(prefix):]}"
+        return name
+
+    rename = renamed if how == "function" else {"model": "model.module", "optim.state": "optim.state.module"}
+    checkpoint.load({"model": other, "optim": into}, rename=rename)
+    assert [group["lr"] for group in into.param_groups] == [0.2, 0.1]
+    assert_same(moments(model.module, optimizer), moments(other, into))
+
+
+class Precise(torch.optim.Optimizer):
+    """Keeps moments of higher precision than its parameters, which torch's own loading would round."""
+
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                state.setdefault("sum", torch.zeros_like(parameter, dtype=torch.float32)).add_(parameter.grad.float() / 3)
+
+
+@pytest.mark.parametrize("stepped", [True, False])
+def test_c17_moments_keep_their_precision(save, stepped):
+    def built(seed):
+        torch.manual_seed(seed)
+        model = Model().bfloat16()
+        return model, Precise(model.parameters())
+
+    model, optimizer = built(0)
+    train(model, optimizer, 3)
+    checkpoint = save({"model": model, "optim": optimizer})
+    other, into = built(1)
+    if stepped:
+        train(other, into, 1)
+    checkpoint.load({"model": other, "optim": into})
+    assert moments(model, optimizer)["a"]["sum"].dtype == torch.float32
+    assert_same(moments(model, optimizer), moments(other, into))
+
+
+def test_an_optimizer_that_has_not_made_a_step_is_a_state(save):
+    model = Model()
+    checkpoint = save({"model": model, "optim": torch.optim.AdamW(model.parameters(), lr=0.125)})
+    other, into = trained(seed=2, freeze="")
+    checkpoint.load({"model": other, "optim": into})
+    assert not into.state and into.param_groups[0]["lr"] == 0.125
+    fresh = torch.optim.AdamW(other.parameters())
+    checkpoint.load({"model": other, "optim": fresh})
+    assert fresh.param_groups[0]["lr"] == 0.125

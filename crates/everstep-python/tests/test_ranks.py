@@ -46,7 +46,7 @@ def eight(place, four):
 
 @pytest.fixture(scope="module")
 def two(place, four):
-    return ranks_of(place, "two", "light_program.py", 2, scenarios=["resume_loaders"])
+    return ranks_of(place, "two", "light_program.py", 2, scenarios=["resume_loaders", "killed_leader"])
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +157,14 @@ def test_c04_a_rank_killed_in_the_background_is_named_to_all(four):
         for kind, message, seconds in (said["own"], said["following"]):
             assert kind == "RankFailed" and "rank 2" in message and seconds < 20, message
         assert "step 2" in said["following"][1] and said["latest"] == 1
+
+
+def test_c04_a_killed_leader_is_named_to_the_others(two):
+    (said,) = two.said("killed_leader", silent=(0,))
+    assert two.was_killed(0)
+    for kind, message, seconds in (said["own"], said["following"]):
+        assert kind in ("RankFailed", "OutcomeUnknown") and "rank 0" in message and seconds < 20, (kind, message)
+    assert said["latest"] == 1
 
 
 def test_dtensors_are_saved_on_one_mesh_and_loaded_on_another(torch_four, repo):

@@ -270,6 +270,20 @@ def test_progress_is_told_while_a_store_stands_still(double, remote_run):
     assert kinds[-1] == "committed" or kinds[-2:] == ["committed", "progress"]
 
 
+def test_progress_is_told_of_a_save_in_the_foreground(double, remote_run):
+    beats = []
+
+    def heard(event):
+        beats.append(event)
+        if [e.kind for e in beats].count("progress") == 3:
+            double.release()
+
+    with remote_run.writer(on_event=heard, progress_every=0.02) as writer:
+        double.fault(PACK, hold=True)
+        writer.save(1, state_of(1.0))
+    assert [event.kind for event in beats if event.kind != "progress"] == ["committed"]
+
+
 def test_what_on_event_raises_stays_there(run, caplog):
     def bad(event):
         raise ValueError("not my day")
@@ -382,5 +396,32 @@ def test_options_that_mean_nothing_are_refused(run):
             run.writer(**options)
     with pytest.raises(TypeError):
         run.writer(overlapp=1)
-    with pytest.raises(everstep.InvalidArgument):
-        run.writer(takeover="maybe")
+    for options in ({"takeover": "maybe"}, {"group": (0, 2, None)}, {"group": (2, 2, {})}, {"job": "x" * 1000}):
+        with pytest.raises(everstep.InvalidArgument):
+            run.writer(**options)
+
+
+def test_steps_are_whole_numbers_of_any_library(run):
+    with run.writer() as writer:
+        assert [writer.save(step, {}).step for step in (0, np.int64(7), torch.tensor(8))] == [0, 7, 8]
+        assert type(writer.save_async(np.int32(9), {}).result(60).step) is int
+        for step in (-1, 1.0, "1", None, 1 << 63):
+            with pytest.raises(everstep.InvalidArgument, match="step"):
+                writer.save(step, {})
+    assert [step for _, step in run.checkpoints()] == [0, 7, 8, 9]
+
+
+def test_a_tensor_of_which_a_part_is_missing_is_refused_by_name(run):
+    with run.writer() as writer, pytest.raises(everstep.InvalidArgument, match='"w".*\\[2\\]'):
+        writer.save(1, {"w": everstep.Shard(np.zeros(2), (5,), (0,))})
+    assert run.latest() is None
+
+
+def test_an_attempt_that_failed_is_incomplete(double, remote_run):
+    with remote_run.writer() as writer:
+        first = writer.save(1, state_of(1.0))
+        double.fault(PACK, status=403)
+        with pytest.raises(everstep.PermissionDenied):
+            writer.save(2, state_of(2.0))
+        with pytest.raises(everstep.Incomplete):
+            remote_run.checkpoint(first.ordinal + 1)

@@ -104,6 +104,33 @@ def test_pickles_need_consent_on_both_sides(save):
         checkpoint.value("set")
 
 
+def deep(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+ENDLESS: list = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize("value", ["\ud800", deep(200), ENDLESS, {"k": {1: "\udfff"}}], ids=["surrogate", "deep", "endless", "within"])
+def test_values_that_have_no_encoding_are_refused_by_name(run, value):
+    with run.writer() as writer:
+        for state in ({"conf": value}, {"a": {"t": np.zeros(1), "conf": value}}):
+            with pytest.raises(everstep.InvalidArgument, match="itself" if value is ENDLESS else "conf"):
+                writer.save(1, state)
+
+
+def test_a_dict_that_merely_looks_like_a_tensor_stays_a_dict(save):
+    odd = [{"everstep:tensor": "f32", "shape": [2], "data": b"1234"}, {"everstep:tensor": "f32", "shape": [2**40], "data": b""}]
+    odd += [{"everstep:tensor": 1, "shape": [], "data": b"1"}, {"everstep:tensor": "f32"}, {"everstep:tensor": "u8", "shape": [-1, -4], "data": b"1234"}]
+    into = {"odd": None, "own": everstep.PerRank(None)}
+    save({"odd": odd, "own": everstep.PerRank(odd)}).load(into)
+    assert into["odd"] == odd and into["own"].value == odd
+
+
 class Trap:
     def __reduce__(self):
         return exec, ("raise SystemExit('code of a checkpoint was run')",)
@@ -148,6 +175,15 @@ def test_keys_beside_tensors_are_names(run):
                 writer.save(1, {"a": {key: torch.zeros(1)}})
         with pytest.raises(everstep.InvalidArgument, match="dict of names"):
             writer.save(1, [torch.zeros(1)])
+
+
+def test_names_that_are_no_text_are_refused(run):
+    with run.writer() as writer:
+        for state in ({"\ud800": np.zeros(1)}, {"a": {"\udfff": 1, "t": np.zeros(1)}}, {"\ud800": 1}):
+            with pytest.raises(everstep.InvalidArgument, match="is no text"):
+                writer.save(1, state)
+        with pytest.raises(everstep.InvalidArgument, match="empty"):
+            writer.save(1, {"": np.zeros(1)})
 
 
 def test_metadata_is_kept_and_must_be_json(run):

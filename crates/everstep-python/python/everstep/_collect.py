@@ -28,6 +28,8 @@ class Collected:
     def tensor(self, name: str, pieces: list[Piece]) -> None:
         if name in self._tensors:
             raise _twice(name)
+        if not name.isascii():
+            _check_text(name)
         self._tensors[name] = None
         alias = self._alias(name, pieces)
         for piece in pieces:
@@ -50,7 +52,10 @@ class Collected:
         return None
 
     def object(self, name: str, value: Any) -> None:
+        _check_text(name)
         rank, value = (self.rank, value.value) if type(value) is PerRank else (None, value)
+        if rank is not None and is_stateful(value):
+            value = value.state_dict()
         self.objects.append((name, rank, _values.snapshot(name, value, self.allow_pickle)))
 
     def check(self) -> "Collected":
@@ -60,6 +65,13 @@ class Collected:
                 raise _twice(name)
             seen.add(name)
         return self
+
+
+def _check_text(name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"the name {name!r} is no text: {error}") from None
 
 
 def _twice(name: str) -> InvalidArgument:
@@ -129,10 +141,13 @@ def collect(state: Mapping, rank: int, allow_pickle: bool) -> Collected:
                 found.object(join(name, key), item)
         return any_tensor
 
-    with quiet():
-        if not children("", state.items()):
-            for key, item in state.items():
-                found.object(join("", key), item)
+    try:
+        with quiet():
+            if not children("", state.items()):
+                for key, item in state.items():
+                    found.object(join("", key), item)
+    except RecursionError:
+        raise InvalidArgument("the state is nested deeper than Python can follow, or contains itself") from None
     return found.check()
 
 

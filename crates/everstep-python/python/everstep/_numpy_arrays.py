@@ -21,10 +21,21 @@ _NAMES = {
 _OF_NAMES = {ours: theirs for theirs, ours in _NAMES.items()}
 
 
+#: The same by types that were met: numpy takes long to say the name of one.
+_OF_TYPES: dict[np.dtype, str] = {}
+
+
+def _name(dtype: np.dtype) -> str | None:
+    name = _NAMES.get(dtype.name)
+    if name is not None:
+        _OF_TYPES[dtype] = name
+    return name
+
+
 def pieces(name: str, value: np.ndarray | np.generic) -> list[Piece]:
     """The one box that an array, or a scalar, is."""
     array = np.asarray(value)
-    dtype = _NAMES.get(array.dtype.name)
+    dtype = _OF_TYPES.get(array.dtype) or _name(array.dtype)
     if dtype is None:
         raise InvalidArgument(f"{name}: numpy arrays of dtype {array.dtype} cannot be kept; convert it first")
     return [Piece(dtype, array.shape, (0,) * array.ndim, array.shape, "all", array, KIND)]

@@ -64,6 +64,8 @@ class Named:
         self.own = own
         #: number -> (name, parameter)
         self.parameters: dict[int, tuple[str, Any]] = {}
+        #: What names are called in the checkpoint, where that differs.
+        self.called: dict[str, str] = {}
         for group, described in zip(optimizer.param_groups, own["param_groups"]):
             for parameter, number in zip(group["params"], described["params"]):
                 if id(parameter) not in names:
@@ -87,6 +89,7 @@ class Named:
         current, state, missing = self.state_dict(), {}, []
         for name, parameter in self.parameters.values():
             below = f"{self.name}.state.{name}."
+            self.called[name] = stored.name(below[:-1])
             entries = stored.directly_below(below)
             if entries:
                 there = current["state"].get(name, {})
@@ -103,13 +106,31 @@ class Named:
         state = {numbers[name]: values for name, values in loaded["state"].items()}
         groups = [self._settings(group, loaded["param_groups"]) for group in self.own["param_groups"]]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self._keep_types(loaded["state"])
+
+    def _keep_types(self, state: dict[str, dict]) -> None:
+        """torch gives what it loads the element type of the parameter: moments of higher precision would lose it."""
+        torch = library("torch")
+        for name, parameter in self.parameters.values():
+            kept = self.optimizer.state.get(parameter, {})
+            for key, value in state.get(name, {}).items():
+                now = kept.get(key)
+                if isinstance(value, torch.Tensor) and isinstance(now, torch.Tensor) and now.dtype != value.dtype:
+                    kept[key] = value.to(now.device)
 
     def _settings(self, group: dict, stored: list[dict]) -> dict:
-        mine = {self.parameters[number][0] for number in group["params"]}
+        mine = {name for number in group["params"] for name in self._stored_names(self.parameters[number][0])}
         same = [other for other in stored if mine & set(other["params"])]
         if len(same) > 1 and any(_without(one) != _without(same[0]) for one in same):
             raise InvalidArgument(f"{self.name}: parameters of one group were saved in several with other settings")
         return {**(_without(same[0]) if same else group), "params": group["params"]}
+
+
+    def _stored_names(self, name: str) -> list[str]:
+        """What the parameter may be called in the groups of the checkpoint: what follows `state.` in full names."""
+        full = self.called.get(name, f"state.{name}")
+        parts = full.split("state.")
+        return ["state.".join(parts[at:]) for at in range(1, len(parts))] or [name]
 
 
 def _without(group: dict) -> dict:

@@ -161,7 +161,7 @@ class Placing:
         elif bool(entry["ranks"]) != (type(value) is PerRank):
             wanted = "PerRank" if entry["ranks"] else "a value of the whole job"
             self.problems.append(f"{name} is stored as {wanted}, the state has a {type(value).__name__}")
-        else:
+        elif type(value) is not PerRank or self.options.per_rank != "skip":
             self.objects[name] = value
 
     # Comparing.
@@ -217,8 +217,6 @@ class Placing:
         if options.per_rank == "strict":
             found = native.object(stored, options.rank, options.world_size)
             return _values.restore(name, found, options.allow_pickle)
-        if options.per_rank == "skip":
-            return leaf.value
         ranks = self.stored.get(name)["ranks"]
         saved = {rank: _values.restore(name, native.object(stored, rank, None), options.allow_pickle) for rank in ranks}
         return options.per_rank(saved, options.rank, options.world_size)
@@ -259,7 +257,7 @@ class Placing:
         if name in self.values:
             loaded = self.values[name]
             if type(value) is PerRank:
-                value.value = loaded
+                _give(value, loaded)
                 return value
             if not _is_container(value) and is_stateful(value):
                 value.load_state_dict(loaded)
@@ -292,6 +290,13 @@ class Placing:
             named.load_state_dict(self._rebuild(name, target))
         elif not _is_in_place(value, self._rebuild(name, prepared)):
             value.load_state_dict(prepared)
+
+
+def _give(own: PerRank, loaded: Any) -> None:
+    if is_stateful(own.value):
+        own.value.load_state_dict(loaded)
+    else:
+        own.value = loaded
 
 
 def _is_container(value: Any) -> bool:

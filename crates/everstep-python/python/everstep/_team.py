@@ -157,4 +157,6 @@ def team(run: str, deadline: float, given: tuple[int, int, Any] | None) -> Team:
     torch = library("torch")
     if torch is not None and isinstance(board, torch.distributed.Store):
         board = StoreBoard(torch.distributed.PrefixStore(f"everstep/{run}", board))
+    if not (callable(getattr(board, "set", None)) and callable(getattr(board, "get", None))):
+        raise InvalidArgument(f"ranks meet on a torch Store, or on something with set(key, value) and get(key), not {board!r}")
     return Team(rank, world_size, board, deadline)

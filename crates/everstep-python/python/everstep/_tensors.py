@@ -34,7 +34,8 @@ class Shard:
 
 
 class PerRank:
-    """State that each rank has its own of, such as a data loader's position: plain values and tensors."""
+    """State that each rank has its own of, such as a data loader's position: plain values and tensors, or something with
+    `state_dict` and `load_state_dict`."""
 
     __slots__ = ("value",)
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from . import _tensors
 from ._everstep import Arena, Opaque, decode, encode
-from .errors import InvalidArgument
+from .errors import EverstepError, InvalidArgument
 
 #: What stands before a pickle, so that no other bytes are ever taken for one.
 _PICKLE = b"everstep-pickle\0"
 #: Marks a tensor within state of one rank: {_TENSOR: dtype, "shape": [...], "data": bytes}.
 _TENSOR = "everstep:tensor"
+_TENSOR_KEYS = {_TENSOR, "shape", "data"}
 
 
 def snapshot(name: str, value: Any, allow_pickle: bool) -> Any:
@@ -23,11 +24,13 @@ def snapshot(name: str, value: Any, allow_pickle: bool) -> Any:
         value = bytes(value)
     try:
         return decode(encode(value))
-    except TypeError:
+    except (TypeError, ValueError):
         pass
     try:
         return decode(encode(_converted(name, value)))
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, EverstepError):
+            raise
         if allow_pickle:
             return Opaque(_PICKLE + pickle.dumps(value))
         raise InvalidArgument(
@@ -96,7 +99,7 @@ def _length(dtype: str, shape: Any) -> int:
 
 def _revived(value: Any) -> Any:
     if type(value) is dict:
-        if _TENSOR in value:
+        if _is_tensor(value):
             return _tensor_of(value)
         return {key: _revived(item) for key, item in value.items()}
     if type(value) is list:
@@ -104,6 +107,14 @@ def _revived(value: Any) -> Any:
     if type(value) is tuple:
         return tuple(_revived(item) for item in value)
     return value
+
+
+def _is_tensor(value: dict) -> bool:
+    if value.keys() != _TENSOR_KEYS:
+        return False
+    dtype, shape, data = value[_TENSOR], value["shape"], value["data"]
+    known = type(dtype) is str and dtype in _tensors.BITS and type(shape) is list and type(data) is bytes
+    return known and all(type(n) is int and n >= 0 for n in shape) and _length(dtype, shape) == len(data)
 
 
 def _tensor_of(value: dict) -> Any:

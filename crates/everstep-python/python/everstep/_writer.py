@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -131,7 +132,7 @@ class Writer:
 
         Raises RankFailed naming ranks that failed or were silent, Conflict, OutcomeUnknown, StorageFull,
         InvalidArgument, Unreachable; or what a save before, in the background, failed with."""
-        started = time.monotonic()
+        started, step = time.monotonic(), _step(step)
         self._agree("save", step, in_background=False)
         job = self._new_job(step)
 
@@ -142,6 +143,7 @@ class Writer:
         def work() -> Saved:
             return self._carry_out(job, *self._or_give_up(job, prepare))
 
+        self._announcer.watch(job)
         settle(job.committed, work)
         job.stats.blocked = time.monotonic() - started
         self._jobs.remove(job)
@@ -164,7 +166,7 @@ class Writer:
         Raises what a save before failed with, on all ranks at the same call."""
         if staging not in ("blocking", "overlap"):
             raise InvalidArgument(f'staging is "blocking" or "overlap", not {staging!r}')
-        started = time.monotonic()
+        started, step = time.monotonic(), _step(step)
         skipped = self._agree("save", step, in_background=True) == "skip"
         job = self._new_job(step)
         if skipped:
@@ -484,6 +486,17 @@ class Writer:
                 self._say(f"step {job.step} was not committed", warning=True)
             if not left:
                 self._end()
+
+
+def _step(step: Any) -> int:
+    """As a number that Python and JSON have, whatever library it is of."""
+    try:
+        number = operator.index(step)
+    except TypeError:
+        raise InvalidArgument(f"a step is an int, not {step!r}") from None
+    if not 0 <= number < 1 << 63:
+        raise InvalidArgument(f"a step is from 0 to 2^63 - 1, not {number}")
+    return number
 
 
 def _described(metadata: Mapping[str, Any] | None) -> str:
