@@ -52,6 +52,7 @@ mod options;
 mod pins;
 mod progress;
 mod repository;
+mod retention;
 mod run;
 
 pub use cancel::Cancel;
@@ -62,10 +63,12 @@ pub use member::Member;
 pub use options::Options;
 pub use progress::Progress;
 pub use repository::Repository;
+pub use retention::Retention;
 pub use run::{Attempts, Run, Saved, Writer, WriterOptions};
 
 pub use everstep_check::{Counts, Finding, Report, Severity, Verdict};
 pub use everstep_format as format;
+pub use everstep_gc as gc;
 pub use everstep_format::bounds::Bounds;
 pub use everstep_format::decision::Manifest;
 pub use everstep_format::dtype::Dtype;
