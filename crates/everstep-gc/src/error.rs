@@ -19,10 +19,14 @@ pub enum GcError {
     #[error("{0}")]
     Plan(String),
     /// A run that only a later version knows.
-    #[error("there is a run {0}, which a later version keeps something in; nothing was deleted. Upgrade Everstep")]
+    #[error(
+        "there is a run {0}, which a later version keeps something in; nothing was deleted. Upgrade Everstep"
+    )]
     UnknownRun(String),
     /// Others collected at the same time.
-    #[error("others expired and collected the same checkpoints meanwhile; nothing was deleted here. Try again later")]
+    #[error(
+        "others expired and collected the same checkpoints meanwhile; nothing was deleted here. Try again later"
+    )]
     Changed,
 }
 

@@ -26,7 +26,9 @@ pub(crate) fn attempts(
         let silence = signs.silence(intent.attempt, entry.intent?);
         Some((intent.clone(), silence))
     });
-    silent.filter(|(intent, silence)| settings.shard.has(intent.attempt) && *silence >= settings.idle).collect()
+    silent
+        .filter(|(intent, silence)| settings.shard.has(intent.attempt) && *silence >= settings.idle)
+        .collect()
 }
 
 /// Leases of this shard whose readers were silent for their time to live.

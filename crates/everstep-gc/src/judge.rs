@@ -252,7 +252,8 @@ impl<'a> Bench<'a> {
     /// Also of superseded lines: they may hold the best. What has no number there is never best; of equals the older is.
     fn best(&mut self, best: &Best) {
         let Best { metric, mode, count } = best;
-        let value = |candidate: &Candidate<'_>| candidate.metadata.get(metric)?.as_f64().filter(|v| !v.is_nan());
+        let value =
+            |candidate: &Candidate<'_>| candidate.metadata.get(metric)?.as_f64().filter(|v| !v.is_nan());
         let mut ranked: Vec<(f64, usize)> =
             self.candidates().filter_map(|(at, candidate)| Some((value(candidate)?, at))).collect();
         ranked.sort_by(|(a, _), (b, _)| match mode {
@@ -327,7 +328,8 @@ impl<'a> Bench<'a> {
     fn at_least(&mut self, count: NonZeroU64) {
         let kept = self.reasons.iter().filter(|reasons| !reasons.is_empty()).count() as u64;
         let mut missing = count.get().saturating_sub(kept);
-        let mut let_go: Vec<usize> = (0..self.reasons.len()).filter(|at| self.reasons[*at].is_empty()).collect();
+        let mut let_go: Vec<usize> =
+            (0..self.reasons.len()).filter(|at| self.reasons[*at].is_empty()).collect();
         // First of the line that goes on, then of those left behind; the newest first.
         let_go.sort_by_key(|at| (self.superseded_by[*at].is_some(), Reverse(*at)));
         for at in let_go {

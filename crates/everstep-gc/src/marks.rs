@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use everstep_format::FormatError;
 use everstep_format::feature::Operation;
 use everstep_format::id::AttemptId;
 use everstep_format::intent::ParentRef;
 use everstep_format::key::{Key, PackAddress};
 use everstep_format::limits;
-use everstep_format::FormatError;
 use everstep_repo::{Checkpoint, RepoError, Repository};
 use everstep_store::{Span, StoreErrorKind};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -85,7 +85,8 @@ impl Marking<'_> {
         let largest = self.largest_refs(listing).max(1);
         let fit = usize::try_from(REFS_IN_FLIGHT / largest).unwrap_or(usize::MAX);
         let width = fit.clamp(1, self.reading.in_flight.max(1));
-        let places: Vec<Place> = listing.attempts.keys().filter(|place| self.may_use(place)).cloned().collect();
+        let places: Vec<Place> =
+            listing.attempts.keys().filter(|place| self.may_use(place)).cloned().collect();
         let mut marked = stream::iter(places).map(|place| self.attempt(place)).buffer_unordered(width);
         while let Some(marked) = marked.try_next().await? {
             marks.add(marked);
@@ -174,7 +175,8 @@ impl Marking<'_> {
             return Ok(Marked::default());
         };
         let packs = self.parent(&lease.parent).await?;
-        match self.reading.repository.store().get(&Key::lease_end(id), Span::AtMost(limits::JSON_BYTES)).await {
+        match self.reading.repository.store().get(&Key::lease_end(id), Span::AtMost(limits::JSON_BYTES)).await
+        {
             Err(error) if error.kind == StoreErrorKind::NotFound => {
                 Ok(Marked { packs, parents: vec![lease.parent.attempt] })
             }
@@ -220,6 +222,7 @@ impl Marking<'_> {
 }
 
 fn other_attempt((run, ordinal): &Place, expected: AttemptId, found: AttemptId) -> GcError {
-    let error = FormatError::corrupt("decision", 0, format!("attempt {expected}"), format!("attempt {found}"));
+    let error =
+        FormatError::corrupt("decision", 0, format!("attempt {expected}"), format!("attempt {found}"));
     GcError::object(Key::decision(run, *ordinal))(error)
 }

@@ -308,9 +308,10 @@ impl Collector {
     fn assemble(&self, policy: &Policy, runs: &[Run], findings: Findings) -> Plan {
         let Findings { idle, silent, found } = findings;
         let frees = |attempt: AttemptId| found.by_cause.get(&Some(attempt)).copied().unwrap_or_default();
-        let planned = runs.iter().flat_map(Run::each).map(|(checkpoint, judged)| {
-            Planned::of(checkpoint, judged, frees(checkpoint.manifest.attempt))
-        });
+        let planned = runs
+            .iter()
+            .flat_map(Run::each)
+            .map(|(checkpoint, judged)| Planned::of(checkpoint, judged, frees(checkpoint.manifest.attempt)));
         let abandoned = |(intent, silence): (Arc<Intent>, Duration)| Abandoned {
             run: intent.run.clone(),
             ordinal: intent.ordinal,

@@ -167,7 +167,9 @@ impl Policy {
     pub fn from_toml(text: &str) -> Result<Self, GcError> {
         if text.len() > POLICY_BYTES {
             let found = text.len();
-            return Err(GcError::Policy(format!("a policy has at most {POLICY_BYTES} bytes, this has {found}")));
+            return Err(GcError::Policy(format!(
+                "a policy has at most {POLICY_BYTES} bytes, this has {found}"
+            )));
         }
         let policy: Self = toml::from_str(text).map_err(|error| GcError::Policy(error.to_string()))?;
         if policy.tables.is_empty() {
@@ -207,7 +209,9 @@ impl TryFrom<Raw> for Table {
             return Err("`runs` names no run: write `runs = \"*\"` for all".to_owned());
         }
         if !rules.keeps_something() {
-            return Err("no rule keeps anything: add one, such as `keep_last = 2` or `keep_all = true`".to_owned());
+            return Err(
+                "no rule keeps anything: add one, such as `keep_last = 2` or `keep_all = true`".to_owned()
+            );
         }
         rules.check_sacrifice()?;
         Ok(Self { rules })

@@ -83,7 +83,8 @@ impl Sweep<'_> {
         loop {
             let page = self.repository.store().list(prefix, token).await?;
             for kind in [Kind::Packs, Kind::Tables] {
-                let objects = page.objects.iter().filter(|object| kind_of(&object.key, attempt) == Some(kind));
+                let objects =
+                    page.objects.iter().filter(|object| kind_of(&object.key, attempt) == Some(kind));
                 let (doomed, shared): (Vec<&Listed>, Vec<&Listed>) =
                     objects.partition(|object| !self.is_used(&object.key, attempt));
                 shared.iter().for_each(|object| done.shared.count(object.size));
@@ -115,7 +116,10 @@ impl Sweep<'_> {
         if let Some(planned) = &self.planned {
             for object in doomed {
                 tally_of(kind, done).count(object.size);
-                done.by_cause.entry(self.cause(&object.key, attempt, planned)).or_default().count(object.size);
+                done.by_cause
+                    .entry(self.cause(&object.key, attempt, planned))
+                    .or_default()
+                    .count(object.size);
             }
             return Ok(());
         }

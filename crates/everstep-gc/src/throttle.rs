@@ -31,7 +31,9 @@ impl Throttle {
     /// Waits until so many objects may be deleted.
     pub(crate) async fn admit(&self, world: &dyn World, objects: usize) {
         let Some(rate) = self.per_second else { return };
-        let takes = Duration::from_secs_f64(f64::from(u32::try_from(objects).unwrap_or(u32::MAX)) / f64::from(rate.get()));
+        let takes = Duration::from_secs_f64(
+            f64::from(u32::try_from(objects).unwrap_or(u32::MAX)) / f64::from(rate.get()),
+        );
         let wait = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
             let now = world.elapsed();

@@ -68,7 +68,6 @@ pub use run::{Attempts, Run, Saved, Writer, WriterOptions};
 
 pub use everstep_check::{Counts, Finding, Report, Severity, Verdict};
 pub use everstep_format as format;
-pub use everstep_gc as gc;
 pub use everstep_format::bounds::Bounds;
 pub use everstep_format::decision::Manifest;
 pub use everstep_format::dtype::Dtype;
@@ -78,6 +77,7 @@ pub use everstep_format::pattern::Pattern;
 pub use everstep_format::reference::CheckpointRef;
 pub use everstep_format::repository::Chunking;
 pub use everstep_format::value::Value;
+pub use everstep_gc as gc;
 pub use everstep_repo::{
     AttemptState, InitOptions, MemoryRendezvous, Pinned, Pins, Rendezvous, RepoError, Takeover, rendezvous,
 };

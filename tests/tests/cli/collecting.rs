@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::tool::{Answer, Tool};
 
 const ONE: &str = "[[policy]]\nruns = \"*\"\nkeep_last = 1\n";
-const BEST: &str = "[[policy]]\nruns = \"*\"\nkeep_last = 1\nkeep_best = { metric = \"loss\", mode = \"min\" }\n";
+const BEST: &str =
+    "[[policy]]\nruns = \"*\"\nkeep_last = 1\nkeep_best = { metric = \"loss\", mode = \"min\" }\n";
 
 /// A repository with one checkpoint for each loss, in a file `policy.toml` a policy.
 fn tool(policy: &str, losses: &[&str]) -> Tool {
@@ -213,7 +214,10 @@ fn on_stub(tool: &Tool, stub: &S3Stub, (gc, args): (bool, &[&str])) -> Answer {
     let url = stub.url();
     let args = [args, &["--json", "--allow-http", "--endpoint-url", &url]].concat();
     let mut command = if gc { tool.gc_command(&args) } else { tool.command(&args) };
-    command.env("AWS_ACCESS_KEY_ID", "AKIDSTUB").env("AWS_SECRET_ACCESS_KEY", "hidden").env("AWS_REGION", "us-east-1");
+    command
+        .env("AWS_ACCESS_KEY_ID", "AKIDSTUB")
+        .env("AWS_SECRET_ACCESS_KEY", "hidden")
+        .env("AWS_REGION", "us-east-1");
     Answer::of(command.output().expect("the binary starts"), &args)
 }
 

@@ -224,7 +224,8 @@ fn c07_a_save_may_stop_at_any_call_while_its_parent_expires_and_is_collected() {
                 };
                 yard.judge().await;
                 yard.finish().await;
-                let totals = saved.map(|saved| (saved.manifest.totals.chunks_new, saved.manifest.totals.chunks));
+                let totals =
+                    saved.map(|saved| (saved.manifest.totals.chunks_new, saved.manifest.totals.chunks));
                 (store.calls() < call, totals)
             });
             over |= ended;
@@ -290,7 +291,8 @@ fn collector() {
     let call = std::env::var(CALL).expect("a call").parse().expect("a number");
     let store = CrashStore::dying(local(Path::new(&directory)), (call, Moment::After), Death::Killed);
     runtime().block_on(async {
-        let repository = Repository::open(Arc::new(store), Arc::new(SystemWorld::new())).await.expect("opens");
+        let repository =
+            Repository::open(Arc::new(store), Arc::new(SystemWorld::new())).await.expect("opens");
         collect(&repository).await.expect("it collects unless it dies");
     });
 }

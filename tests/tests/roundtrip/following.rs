@@ -4,11 +4,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use everstep::gc::{Orders, Settings};
 use everstep::{
     Bounds, Checkpoint, Dtype, ErrorKind, Options, Ordinal, Replicas, Repository, Run, Shard, Source, State,
     Step, Writer, WriterOptions,
 };
-use everstep::gc::{Orders, Settings};
 
 const ROUNDS: u64 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);

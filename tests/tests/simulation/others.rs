@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everstep_format::name::{Ordinal, RunName};
-use everstep_repo::{AttemptState, Checkpoint, RepoError};
 use everstep_gc::{Collected, Collector, GcError, Orders, Policy, Settings};
+use everstep_repo::{AttemptState, Checkpoint, RepoError};
 use rand::RngExt;
 
 use crate::site::{Cluster, Link, Site};

@@ -75,7 +75,7 @@ pub(crate) enum Command {
 /// How a pass goes about it.
 #[derive(Debug, Args)]
 pub(crate) struct PassArgs {
-    /// Abort a save of which nothing was heard for so long
+    /// Abort a save of which nothing was heard for so long; a running one shows life every 6 hours
     #[arg(long, value_name = "DURATION", default_value = "24h")]
     pub(crate) idle_after: String,
     /// Only this share of the attempts, from 0/N to N-1/N

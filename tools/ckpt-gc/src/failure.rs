@@ -20,7 +20,6 @@ impl Failure {
         Self { kind: "usage", message, exit: 2 }
     }
 
-
     /// A local file could not be read or written.
     pub(crate) fn file(path: &std::path::Path, doing: &str, error: &std::io::Error) -> Self {
         let exit = if error.kind() == std::io::ErrorKind::NotFound { 4 } else { 3 };

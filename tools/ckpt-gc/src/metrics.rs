@@ -35,7 +35,11 @@ fn readable_by_all(file: &std::fs::File) -> std::io::Result<()> {
 fn text(repository: &str, done: Option<&Collected>, now: Timestamp) -> String {
     let mut figures: Vec<(&str, &str, u64)> = vec![
         ("last_run_timestamp_seconds", "End of the last run.", u64::try_from(now.as_second()).unwrap_or(0)),
-        ("last_run_success", "Whether the last run did all that it was to do.", u64::from(done.is_some_and(whole))),
+        (
+            "last_run_success",
+            "Whether the last run did all that it was to do.",
+            u64::from(done.is_some_and(whole)),
+        ),
     ];
     if let Some(done) = done {
         let freed = done.freed();

@@ -22,7 +22,11 @@ impl Fit {
         let strength = |reason: &Reason| {
             // A rule of the size itself, such as `at_least`, is judged by counting below.
             let position = rules.iter().position(|rule| *rule == reason.rule);
-            if reason.rule == Rule::AtLeast { 0 } else { position.map_or(usize::MAX, |position| position + 1) }
+            if reason.rule == Rule::AtLeast {
+                0
+            } else {
+                position.map_or(usize::MAX, |position| position + 1)
+            }
         };
         let strengths: Vec<Option<usize>> =
             bench.reasons.iter().map(|reasons| reasons.iter().map(strength).max()).collect();

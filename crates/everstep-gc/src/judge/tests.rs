@@ -37,13 +37,14 @@ impl Run {
     fn judge(&self, table: &str, hour: u64) -> (Vec<Judged>, Option<Fit>) {
         let policy = Policy::from_toml(&format!("[[policy]]\nruns = \"*\"\n{table}")).unwrap();
         let run = RunName::new("gpt").unwrap();
-        let candidate = |(ordinal, step, created, metadata): &'_ (u64, u64, String, Map<String, Value>)| Candidate {
-            ordinal: Ordinal(*ordinal),
-            step: Step(*step),
-            created: Box::leak(created.clone().into_boxed_str()),
-            metadata: Box::leak(Box::new(metadata.clone())),
-            pins: Box::leak(self.pins.get(ordinal).cloned().unwrap_or_default().into_boxed_slice()),
-        };
+        let candidate =
+            |(ordinal, step, created, metadata): &'_ (u64, u64, String, Map<String, Value>)| Candidate {
+                ordinal: Ordinal(*ordinal),
+                step: Step(*step),
+                created: Box::leak(created.clone().into_boxed_str()),
+                metadata: Box::leak(Box::new(metadata.clone())),
+                pins: Box::leak(self.pins.get(ordinal).cloned().unwrap_or_default().into_boxed_slice()),
+            };
         let checkpoints = self.checkpoints.iter().map(candidate).collect();
         let line = Line { run: &run, checkpoints, rollbacks: self.rollbacks.clone() };
         judge(&policy, &line, at_hour(hour))

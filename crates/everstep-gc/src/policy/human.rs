@@ -50,8 +50,9 @@ impl TryFrom<String> for HumanSize {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let size: ByteSize =
-            text.parse().map_err(|why| format!("{text:?} is no size: write it as \"500 GB\" or \"2 TiB\" ({why})"))?;
+        let size: ByteSize = text
+            .parse()
+            .map_err(|why| format!("{text:?} is no size: write it as \"500 GB\" or \"2 TiB\" ({why})"))?;
         if size.0 == 0 { Err("a size of zero would keep nothing".to_owned()) } else { Ok(Self(size.0)) }
     }
 }

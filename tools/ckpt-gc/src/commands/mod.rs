@@ -49,8 +49,11 @@ impl Context {
 
 /// The settings of a pass.
 fn settings(args: &PassArgs) -> Result<Settings, Failure> {
-    let idle: HumanTime =
-        args.idle_after.clone().try_into().map_err(|why: String| Failure::usage(&format!("--idle-after: {why}")))?;
+    let idle: HumanTime = args
+        .idle_after
+        .clone()
+        .try_into()
+        .map_err(|why: String| Failure::usage(&format!("--idle-after: {why}")))?;
     let shard = args.shard.parse().map_err(|why| Failure::usage(&format!("--shard: {why}")))?;
     Ok(Settings { idle: idle.0, shard, thorough: args.thorough, ..Settings::default() })
 }
@@ -58,7 +61,8 @@ fn settings(args: &PassArgs) -> Result<Settings, Failure> {
 /// The policy in a file.
 fn policy(path: &Path) -> Result<Policy, Failure> {
     let bytes = read(path, POLICY_BYTES as u64)?;
-    let text = String::from_utf8(bytes).map_err(|_| Failure::usage(&format!("{}: no UTF-8 text", path.display())))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::usage(&format!("{}: no UTF-8 text", path.display())))?;
     Policy::from_toml(&text).map_err(|why| Failure::usage(&format!("{}: {why}", path.display())))
 }
 

@@ -82,9 +82,9 @@ fn document(repository: &Repository, done: &Collected, held: &[Check]) -> Value 
     let tally = |tally: Tally| json!({ "objects": tally.objects, "bytes": tally.bytes });
     let failed: Vec<Value> =
         done.failed.named.iter().map(|(key, why)| json!({ "key": key.as_str(), "error": why })).collect();
-    let skipped = done.skipped.iter().map(|skipped| {
-        json!({ "run": skipped.run.as_str(), "ordinal": skipped.ordinal.0, "why": skipped.why })
-    });
+    let skipped = done.skipped.iter().map(
+        |skipped| json!({ "run": skipped.run.as_str(), "ordinal": skipped.ordinal.0, "why": skipped.why }),
+    );
     json!({
         "schema": "everstep.gc-run/1",
         "repository": repository.address(),
