@@ -34,7 +34,7 @@ pub fn diagnose(address: &str, options: &Options) -> Result<Vec<Check>, Error> {
 pub fn diagnose_deletion(address: &str, options: &Options) -> Result<Vec<Check>, Error> {
     let engine = Engine::new(options)?;
     let examined = everstep_store::doctor::examine_deletion(address, &options.store, Engine::world());
-    Ok(engine.runtime.block_on(examined)?)
+    engine.wait(examined)
 }
 
 /// Meets another process, perhaps of another host, at the store of `address` under `name`: each side creates keys that the

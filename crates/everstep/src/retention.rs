@@ -18,7 +18,7 @@ impl Repository {
         progress: &dyn Progress,
     ) -> Result<Plan, Error> {
         let mut collector = Collector::new(self.inner.clone(), settings);
-        Ok(self.engine.runtime.block_on(collector.plan(policy, progress))?)
+        self.engine.wait(collector.plan(policy, progress))
     }
 
     /// Expires what `orders` say, ends attempts and leases that show no sign of life, and removes what nothing can use any
@@ -34,7 +34,7 @@ impl Repository {
         progress: &dyn Progress,
     ) -> Result<Collected, Error> {
         let mut collector = Collector::new(self.inner.clone(), settings);
-        Ok(self.engine.runtime.block_on(collector.collect(orders, progress))?)
+        self.engine.wait(collector.collect(orders, progress))
     }
 
     /// As [`Repository::collect`] by `policy`, in the background, for a trainer: whatever becomes of it is in the log and in
@@ -54,8 +54,8 @@ impl Repository {
             // Nobody need listen.
             drop(tell.send(outcome.map_err(Error::from)));
         };
-        let world = self.inner.world().clone();
-        self.engine.runtime.block_on(async move { world.spawn(Box::pin(task)) });
+        let _runtime = self.engine.runtime.enter();
+        self.inner.world().spawn(Box::pin(task));
         Retention(told)
     }
 
@@ -65,7 +65,7 @@ impl Repository {
     /// As [`Repository::plan_retention`].
     pub fn collection_status(&self, settings: Settings) -> Result<Status, Error> {
         let mut collector = Collector::new(self.inner.clone(), settings);
-        Ok(self.engine.runtime.block_on(collector.status())?)
+        self.engine.wait(collector.status())
     }
 }
 

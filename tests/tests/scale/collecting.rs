@@ -9,7 +9,7 @@ use everstep_format::key::{Key, PackAddress};
 use everstep_format::name::{Rank, RunName, Step};
 use everstep_format::repository::{Chunking, RepositoryConfig, WriterMode};
 use everstep_gc::{Collected, Collector, Orders, Policy, Settings};
-use everstep_repo::{CommitOutcome, Draft, OpenOptions, Parents, Repository, Session};
+use everstep_repo::{Checkpoint, CommitOutcome, Draft, OpenOptions, Parents, Repository, Session};
 use everstep_store::{Class, Counts, Create, MemoryStore, Meter, Snapshot, Store, SystemWorld};
 
 const RANKS: u32 = 1_856;
@@ -37,8 +37,10 @@ fn pack(attempt: AttemptId, rank: u32) -> PackAddress {
 }
 
 /// Commits a checkpoint with a pack of each rank, which also uses those of the first ranks of `shared`.
-async fn save(session: &mut Session, step: u64, shared: Option<AttemptId>) -> AttemptId {
-    let attempt = session.begin(Step(step), RANKS, Parents::Latest).await.unwrap();
+async fn save(session: &mut Session, step: u64, shared: Option<&Checkpoint>) -> Checkpoint {
+    let parents = shared.map_or(Parents::Latest, |shared| Parents::These(vec![shared.clone()]));
+    let attempt = session.begin(Step(step), RANKS, parents).await.unwrap();
+    let shared = shared.map(|shared| shared.manifest.attempt);
     let store = session.repository().store().clone();
     let own: Vec<PackAddress> = (0..RANKS).map(|rank| pack(attempt.id, rank)).collect();
     for address in &own {
@@ -54,9 +56,10 @@ async fn save(session: &mut Session, step: u64, shared: Option<AttemptId>) -> At
     owners.sort_unstable();
     let index = IndexRef { blake3, len, rows: 1, footer_offset: 4, footer_blake3: blake3 };
     let draft = Draft { index, refs, owners, totals: Totals::default(), metadata: serde_json::Map::new() };
-    let id = attempt.id;
-    assert!(matches!(session.commit(attempt, draft).await.unwrap(), CommitOutcome::Committed(_)));
-    id
+    match session.commit(attempt, draft).await.unwrap() {
+        CommitOutcome::Committed(checkpoint) => checkpoint,
+        other => panic!("{other:?}"),
+    }
 }
 
 async fn repository(store: Arc<dyn Store>) -> Repository {
@@ -103,7 +106,7 @@ async fn collect_after(attempts: u64) {
     for step in 1..=attempts {
         save(&mut session, step, None).await;
     }
-    save(&mut session, attempts + 1, Some(first)).await;
+    save(&mut session, attempts + 1, Some(&first)).await;
     session.close().await.unwrap();
     println!("{RANKS} ranks, {} expire of {}:", attempts, attempts + 2);
 

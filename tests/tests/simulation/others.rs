@@ -72,9 +72,10 @@ pub(crate) async fn sweep(cluster: Cluster, link: Link, stop: Stop) {
     }
 }
 
-/// One round of a collector that knows nothing yet.
+/// One round of a collector that knows nothing yet and looks everywhere: what arrived late below an attempt that had been found
+/// empty goes as well.
 pub(crate) async fn sweep_once(site: &Site) -> Option<Collected> {
-    let mut collector = collector(site, false);
+    let mut collector = collector(site, true);
     note(site, collector.collect(Orders::Sweep, &()).await)
 }
 

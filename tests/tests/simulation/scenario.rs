@@ -88,7 +88,8 @@ async fn finish(cluster: &Cluster, trace: bool) -> Outcome {
         .join(Link { process, weather: Weather::CALM, tries: 1, lie: Lie::None })
         .await
         .expect("a calm store answers");
-    others::sweep_once(&site).await.expect("a calm store answers");
+    // What stops it is in the ledger.
+    _ = others::sweep_once(&site).await;
     oracle::judge(&site).await;
     let objects = cluster.store.objects();
     let trace = if trace { objects.history().iter().map(ToString::to_string).collect() } else { Vec::new() };
