@@ -58,6 +58,8 @@ pub enum StoredKind {
     Lease(AttemptId),
     /// `leases/<id>.end`
     LeaseEnd(AttemptId),
+    /// `swept/<run>/<ordinal>`
+    Swept(RunName, Ordinal),
 }
 
 const INDEX_SUFFIX: &str = ".parquet";
@@ -144,6 +146,11 @@ impl Key {
         Self(format!("leases/{id}{END_SUFFIX}"))
     }
 
+    /// `swept/<run>/<ordinal>`
+    pub fn swept(run: &RunName, ordinal: Ordinal) -> Self {
+        Self(format!("swept/{run}/{:020}", ordinal.0))
+    }
+
     /// `probe/<name>`: keys of the store probe, removed by it.
     pub fn probe(session: SessionId, number: u32) -> Self {
         Self(format!("probe/{session}-{number}"))
@@ -161,6 +168,13 @@ impl Key {
         &self.0
     }
 
+    /// The name of the run that this stray is of, when that is one that only a later version knows: it starts with `_`.
+    pub fn unknown_reserved_run(&self) -> Option<&str> {
+        let mut parts = self.0.split('/');
+        let run = (parts.next() == Some("runs")).then(|| parts.next()).flatten()?;
+        (run.starts_with('_') && RunName::stored(run).is_err()).then_some(run)
+    }
+
     /// What the key stands for, or `None` for a stray.
     pub fn kind(&self) -> Option<StoredKind> {
         let parts: Vec<&str> = self.0.split('/').collect();
@@ -175,6 +189,7 @@ impl Key {
             ["alive", id] => StoredKind::Alive(id.parse().ok()?),
             ["cards", session, name] => card_kind(session.parse().ok()?, name)?,
             ["leases", name] => lease_kind(name)?,
+            ["swept", run, n] => StoredKind::Swept(RunName::stored(run).ok()?, ordinal(n)?),
             _ => return None,
         };
         // One spelling per object: "007" or a wrong shard is a stray.
@@ -201,6 +216,7 @@ impl StoredKind {
             Self::Outcome(session, save) => Key::outcome(*session, *save),
             Self::Lease(id) => Key::lease(*id),
             Self::LeaseEnd(id) => Key::lease_end(*id),
+            Self::Swept(run, n) => Key::swept(run, *n),
         }
     }
 }
@@ -254,6 +270,11 @@ impl Prefix {
     /// `leases/`
     pub fn leases() -> Self {
         Self("leases/".to_owned())
+    }
+
+    /// `swept/`
+    pub fn swept() -> Self {
+        Self("swept/".to_owned())
     }
 
     /// `probe/`

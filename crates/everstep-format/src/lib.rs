@@ -32,6 +32,7 @@ pub mod row;
 pub mod sealed;
 pub mod session;
 mod strict;
+pub mod swept;
 pub mod value;
 
 pub use error::FormatError;

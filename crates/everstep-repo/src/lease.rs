@@ -113,7 +113,7 @@ impl Repository {
         }
     }
 
-    async fn end_lease(&self, id: AttemptId, reason: &str) -> Result<(), RepoError> {
+    pub(crate) async fn end_lease(&self, id: AttemptId, reason: &str) -> Result<(), RepoError> {
         let key = Key::lease_end(id);
         let end = LeaseEnd::new(id, reason, rfc3339(self.world().as_ref()));
         let body = Bytes::from(end.to_bytes().map_err(RepoError::object(key.clone()))?);

@@ -6,6 +6,7 @@
 mod attempt;
 mod beat;
 pub mod checkpoint;
+mod collecting;
 mod commit;
 mod copying;
 pub mod error;

@@ -220,7 +220,8 @@ impl Objects {
     /// Registers are only ever created; anything else has one writer, who repeats the same bytes.
     fn judge_put(&mut self, key: &Key, body: &Bytes, caller: Caller) {
         let kind = key.kind();
-        let advisory = matches!(kind, Some(StoredKind::Session(_) | StoredKind::Alive(_)));
+        let advisory =
+            matches!(kind, Some(StoredKind::Session(_) | StoredKind::Alive(_) | StoredKind::Swept(..)));
         let other = self.stored.get(key).is_some_and(|old| old.bytes != *body);
         if is_register(kind.as_ref()) || is_lease(kind.as_ref()) || (other && !advisory) {
             self.offences.push(format!("process {} overwrote {key}", caller.process.0));

@@ -131,6 +131,32 @@ pub async fn examine(
     Ok(Examination { checks, store })
 }
 
+/// What stands between deleting objects at `address` and freeing space: versions that are kept, locks. Only S3 has an
+/// answer; of others there is none, or that it is not known.
+///
+/// # Errors
+/// Those of opening the store.
+pub async fn examine_deletion(
+    address: &str,
+    options: &StoreOptions,
+    world: Arc<dyn World>,
+) -> Result<Vec<Check>, StoreError> {
+    let mut checks = Vec::new();
+    match Address::parse(address)? {
+        Address::Local(_) | Address::Memory(_) => {}
+        Address::S3 { bucket, root } => {
+            let location = S3Location { bucket, root };
+            let store = S3Store::open(location, options.s3.clone(), world).await?;
+            bucket::examine_deletion(&store, &mut checks).await;
+        }
+        Address::Cloud(_) => {
+            let found = "not looked at: versions, soft deletion and holds of Google and Azure";
+            checks.push(Check::new("versions", Health::Unknown, found));
+        }
+    }
+    Ok(checks)
+}
+
 /// Opens the store, telling what only its own kind knows.
 async fn open(
     address: &str,

@@ -27,6 +27,16 @@ pub fn diagnose(address: &str, options: &Options) -> Result<Vec<Check>, Error> {
     })
 }
 
+/// What stands between deleting objects at `address` and freeing space: old versions that the bucket keeps, locks.
+///
+/// # Errors
+/// `InvalidArgument`, `Unreachable`, `PermissionDenied`.
+pub fn diagnose_deletion(address: &str, options: &Options) -> Result<Vec<Check>, Error> {
+    let engine = Engine::new(options)?;
+    let examined = everstep_store::doctor::examine_deletion(address, &options.store, Engine::world());
+    engine.wait(examined)
+}
+
 /// Meets another process, perhaps of another host, at the store of `address` under `name`: each side creates keys that the
 /// other must see in its listings at once. The listening side starts first; each waits for the other's next key at most
 /// `patience`.

@@ -5,6 +5,7 @@ use std::fmt;
 use everstep_check::CheckError;
 use everstep_format::FormatError;
 use everstep_format::name::RunName;
+use everstep_gc::GcError;
 use everstep_repo::RepoError;
 use everstep_restore::RestoreError;
 use everstep_save::SaveError;
@@ -181,6 +182,12 @@ from_inner!(RepoError, kind_of_repo);
 from_inner!(CheckError, |error| match error {
     CheckError::Repo(repo) => kind_of_repo(repo),
     _ => ErrorKind::Unreachable,
+});
+from_inner!(GcError, |error| match error {
+    GcError::Repo(repo) => kind_of_repo(repo),
+    GcError::UnknownRun(_) => ErrorKind::UnsupportedVersion,
+    GcError::Changed => ErrorKind::Conflict,
+    _ => ErrorKind::InvalidArgument,
 });
 from_inner!(SaveError, |error| match error {
     SaveError::Repo(repo) => kind_of_repo(repo),

@@ -52,6 +52,7 @@ mod options;
 mod pins;
 mod progress;
 mod repository;
+mod retention;
 mod run;
 
 pub use cancel::Cancel;
@@ -62,6 +63,7 @@ pub use member::Member;
 pub use options::Options;
 pub use progress::Progress;
 pub use repository::Repository;
+pub use retention::Retention;
 pub use run::{Attempts, Run, Saved, Writer, WriterOptions};
 
 pub use everstep_check::{Counts, Finding, Report, Severity, Verdict};
@@ -75,6 +77,7 @@ pub use everstep_format::pattern::Pattern;
 pub use everstep_format::reference::CheckpointRef;
 pub use everstep_format::repository::Chunking;
 pub use everstep_format::value::Value;
+pub use everstep_gc as gc;
 pub use everstep_repo::{
     AttemptState, InitOptions, MemoryRendezvous, Pinned, Pins, Rendezvous, RepoError, Takeover, rendezvous,
 };

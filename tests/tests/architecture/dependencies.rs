@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("everstep-repo", &["everstep-format", "everstep-store"]),
     ("everstep-save", &["everstep-format", "everstep-store", "everstep-repo"]),
     ("everstep-restore", &["everstep-format", "everstep-store", "everstep-repo"]),
+    ("everstep-gc", &["everstep-format", "everstep-store", "everstep-repo"]),
     ("everstep-check", &["everstep-format", "everstep-store", "everstep-repo"]),
     (
         "everstep",
@@ -21,10 +22,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "everstep-save",
             "everstep-restore",
             "everstep-check",
+            "everstep-gc",
         ],
     ),
     ("everstep-python", &["everstep"]),
     ("ckpt-bench", &["everstep"]),
+    ("ckpt-gc", &["everstep"]),
     ("ckpt-inspect", &["everstep"]),
 ];
 

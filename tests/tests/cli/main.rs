@@ -1,5 +1,6 @@
 //! `ckpt-inspect` as people and scripts use it: the real binary, its output, its exit status.
 
+mod collecting;
 mod contract;
 mod damage;
 mod doctor;

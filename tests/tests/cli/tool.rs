@@ -18,8 +18,12 @@ pub(crate) struct Answer {
 }
 
 pub(crate) fn binary() -> PathBuf {
+    binary_of("ckpt-inspect")
+}
+
+fn binary_of(tool: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this test is a file");
-    let found = test.ancestors().nth(2).expect("target/debug/deps").join("ckpt-inspect");
+    let found = test.ancestors().nth(2).expect("target/debug/deps").join(tool);
     assert!(found.exists(), "{} is missing; run `cargo build --workspace --bins` first", found.display());
     found
 }
@@ -41,7 +45,26 @@ impl Tool {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(binary());
+        self.command_of(&binary(), args)
+    }
+
+    /// Runs `ckpt-gc`.
+    pub(crate) fn gc(&self, args: &[&str]) -> Answer {
+        Answer::of(self.gc_command(args).output().expect("the binary starts"), args)
+    }
+
+    pub(crate) fn gc_command(&self, args: &[&str]) -> Command {
+        self.command_of(&binary_of("ckpt-gc"), args)
+    }
+
+    /// Runs `ckpt-gc` with `--json` and parses what was printed.
+    pub(crate) fn gc_json(&self, args: &[&str]) -> Value {
+        let args = [args, &["--json"]].concat();
+        serde_json::from_str(&self.gc(&args).expect_code(0).stdout).expect("one JSON document")
+    }
+
+    fn command_of(&self, binary: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(binary);
         command.args(args).current_dir(self.folder.path()).env_clear();
         command.env("HOME", self.folder.path()).env("AWS_EC2_METADATA_DISABLED", "true");
         command

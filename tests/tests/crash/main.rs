@@ -1,6 +1,7 @@
 //! A save that ends at every possible call to the store: by a store that fails, and by a process that is killed. And saves
-//! by several processes, some of which fail, die or are in each other's way.
+//! by several processes, some of which fail, die or are in each other's way. And collections that do, beside saves.
 
+mod collecting;
 mod crowd;
 mod killed;
 mod ranks;

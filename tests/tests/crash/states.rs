@@ -5,7 +5,7 @@ use everstep_format::bounds::Bounds;
 use everstep_format::dtype::Dtype;
 use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_format::value::Value;
-use everstep_repo::{AttemptState, Checkpoint, OpenOptions, RepoError, Repository, Takeover};
+use everstep_repo::{AttemptState, Checkpoint, OpenOptions, Parents, RepoError, Repository, Takeover};
 use everstep_restore::{CheckpointReader, RestoreOptions, Target};
 use everstep_save::{
     Content, ObjectEntry, Replicas, SaveCache, SaveError, SaveOptions, Shard, Source, State,
@@ -47,8 +47,17 @@ pub(crate) async fn save(
     version: u64,
     pool: &ThreadPool,
 ) -> Result<Checkpoint, SaveError> {
+    save_into(repository, (&run(), Parents::Latest, version), pool).await
+}
+
+/// As [`save`], into another run or against other parents.
+pub(crate) async fn save_into(
+    repository: &Repository,
+    (run, parents, version): (&RunName, Parents, u64),
+    pool: &ThreadPool,
+) -> Result<Checkpoint, SaveError> {
     let options = OpenOptions { takeover: Takeover::Now, ..OpenOptions::default() };
-    let mut session = repository.open_session(&run(), options).await?;
+    let mut session = repository.open_session(run, options).await?;
     let bytes: Vec<Vec<u8>> = (0..TENSORS).map(|i| tensor(i, version)).collect();
     let shards = (0..TENSORS).zip(&bytes).map(|(i, bytes)| Shard {
         name: name(i),
@@ -64,8 +73,9 @@ pub(crate) async fn save(
     let state = State { shards: shards.collect(), objects };
     let settings = everstep_save::Settings { pack_target: PACK_TARGET, uploads: 3, ..Default::default() };
     let cache = SaveCache::default();
+    let options = SaveOptions { parents, ..SaveOptions::at(version) };
     let tools = everstep_save::Tools { pool, settings: &settings, progress: &(), cache: &cache };
-    let report = everstep_save::save(&mut session, &state, SaveOptions::at(version), &tools).await?;
+    let report = everstep_save::save(&mut session, &state, options, &tools).await?;
     session.close().await?;
     Ok(report.checkpoint)
 }
@@ -158,7 +168,7 @@ async fn cannot_be_loaded(repository: &Repository, ordinal: Ordinal) {
     assert!(matches!(error, RepoError::Incomplete { .. }), "ordinal {ordinal}: {error}");
 }
 
-async fn is_sound(repository: &Repository, pool: &ThreadPool) {
+pub(crate) async fn is_sound(repository: &Repository, pool: &ThreadPool) {
     let settings = everstep_check::Settings::default();
     let tools = everstep_check::Tools { pool, settings: &settings, progress: &() };
     let options = CheckOptions { deep: true, only: None };

@@ -4,12 +4,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use everstep::gc::{Orders, Settings};
 use everstep::{
     Bounds, Checkpoint, Dtype, ErrorKind, Options, Ordinal, Replicas, Repository, Run, Shard, Source, State,
     Step, Writer, WriterOptions,
 };
-use everstep_sim::collector::collect;
-use everstep_store::{StoreOptions, SystemWorld};
 
 const ROUNDS: u64 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,12 +43,8 @@ fn retire(place: &str, run: &Run) {
     let mut ordinals: Vec<Ordinal> = attempts.iter().filter_map(live).collect();
     ordinals.pop();
     ordinals.iter().for_each(|ordinal| run.expire(*ordinal, "test").expect("expired"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let world = std::sync::Arc::new(SystemWorld::new());
-        let store = everstep_store::open(place, &StoreOptions::default(), world).await.expect("opens");
-        collect(store.as_ref()).await.expect("collected");
-    });
+    let repository = Repository::open(place, &Options::default()).expect("opens");
+    repository.collect(Orders::Sweep, Settings::default(), &()).expect("collected");
 }
 
 /// Two checkpoints a round, of which the first is gone again at once.

@@ -8,6 +8,7 @@ mod following;
 mod handing_on;
 mod large;
 mod ranks;
+mod retaining;
 
 use everstep_restore::{RestoreOptions, Target};
 use proptest::prelude::*;

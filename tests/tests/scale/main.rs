@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
+mod collecting;
 mod job;
 
 use std::time::Instant;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use everstep_format::name::{Ordinal, PinName, RunName};
 use everstep_repo::{AttemptState, Checkpoint, LeaseOptions, Pinned, RepoError, Takeover};
 use everstep_restore::RestoreError;
-use everstep_sim::collector::end_silent_leases;
 use everstep_sim::{Executor, Lie, SimStore, Weather};
 use rand::RngExt;
 use rayon::ThreadPool;
@@ -312,9 +311,7 @@ async fn finish(town: &Town) -> Kept {
     town.cluster.store.objects().permit_collection(process);
     let calm = Link { process, weather: Weather::CALM, tries: 1, lie: Lie::None };
     let site = town.cluster.join(calm).await.expect("a calm store answers");
-    let now = site.repository.world().now();
-    let ended = end_silent_leases(site.repository.store().as_ref(), now).await.expect("a calm store answers");
-    others::sweep_once(&site).await;
+    let collected = others::sweep_once(&site).await;
     let pins = site.repository.pins().await.expect("a calm store answers");
     for pinned in &pins.pins {
         judge_pin(town, &site, pinned).await;
@@ -323,7 +320,7 @@ async fn finish(town: &Town) -> Kept {
     town.cluster.note(|ledger| {
         town.note(|kept| {
             kept.wrong.append(&mut ledger.wrong);
-            kept.silent_leases += u64::from(ended);
+            kept.silent_leases += collected.map_or(0, |collected| collected.leases_ended);
             kept.collected += ledger.tally.collected;
         });
     });

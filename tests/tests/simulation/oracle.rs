@@ -140,4 +140,8 @@ async fn check_is_clean(site: &Site) {
     for finding in report.damage() {
         site.cluster.wrong(format!("check found damage: {finding:?}"));
     }
+    // The collection before was undisturbed.
+    for finding in report.findings.iter().filter(|f| f.advice.contains("garbage collection will free it")) {
+        site.cluster.wrong(format!("garbage is left: {finding:?}"));
+    }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everstep_format::name::{Ordinal, RunName};
+use everstep_gc::{Collected, Collector, GcError, Orders, Policy, Settings};
 use everstep_repo::{AttemptState, Checkpoint, RepoError};
-use everstep_sim::collector::{abort_idle, collect};
 use rand::RngExt;
 
 use crate::site::{Cluster, Link, Site};
@@ -18,6 +18,8 @@ pub(crate) type Stop = Arc<AtomicBool>;
 
 /// Age at which the impatient collector takes an undecided attempt for dead.
 const IDLE: Duration = Duration::from_secs(1800);
+/// What a collection by policy keeps.
+const POLICY: &str = "[[policy]]\nruns = \"*\"\nkeep_last = 2\nkeep_every = 3\n";
 
 /// Expires older checkpoints at random.
 pub(crate) async fn retain(cluster: Cluster, link: Link, stop: Stop) {
@@ -55,24 +57,52 @@ async fn expire_one(site: &Site) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Aborts idle attempts and collects garbage, eagerly.
+/// Ends idle attempts, expires by a policy now and then, and collects garbage, eagerly. What was read is remembered, as in a
+/// process that goes on.
 pub(crate) async fn sweep(cluster: Cluster, link: Link, stop: Stop) {
     let Ok(site) = cluster.join(link).await else { return };
+    let thorough = cluster.room.draw(|rng| rng.random_bool(0.2));
+    let mut collector = collector(&site, thorough);
+    let policy = Policy::from_toml(POLICY).expect("a policy");
     while !stop.load(Ordering::Relaxed) {
         cluster.pause(Duration::from_secs(600)).await;
-        sweep_once(&site).await;
+        let by_policy = cluster.room.draw(|rng| rng.random_bool(0.2));
+        let orders = if by_policy { Orders::Policy(&policy) } else { Orders::Sweep };
+        note(&site, collector.collect(orders, &()).await);
     }
 }
 
-/// One round of the collector.
-pub(crate) async fn sweep_once(site: &Site) {
-    let (store, now) = (site.repository.store(), site.repository.world().now());
-    let aborted = abort_idle(store.as_ref(), now, IDLE).await.unwrap_or(0);
-    let collected = collect(store.as_ref()).await.unwrap_or(0);
-    site.cluster.note(|ledger| {
-        ledger.tally.idle_aborts += u64::from(aborted);
-        ledger.tally.collected += collected as u64;
-    });
+/// One round of a collector that knows nothing yet and looks everywhere: what arrived late below an attempt that had been found
+/// empty goes as well.
+pub(crate) async fn sweep_once(site: &Site) -> Option<Collected> {
+    let mut collector = collector(site, true);
+    note(site, collector.collect(Orders::Sweep, &()).await)
+}
+
+fn collector(site: &Site, thorough: bool) -> Collector {
+    let swept_after = Duration::from_secs(3600);
+    let settings = Settings { idle: IDLE, swept_after, thorough, in_flight: 3, ..Settings::default() };
+    Collector::new(site.repository.clone(), settings)
+}
+
+/// The store may fail, and others may collect at the same time; nothing else may stop a collection.
+fn note(site: &Site, outcome: Result<Collected, GcError>) -> Option<Collected> {
+    match outcome {
+        Ok(done) => {
+            site.cluster.note(|ledger| {
+                ledger.tally.expired += done.expired.len() as u64;
+                ledger.tally.idle_aborts += done.aborted.len() as u64;
+                ledger.tally.collected += done.freed().objects;
+                ledger.tally.marked_swept += done.marked_swept;
+                ledger.tally.collections_restarted += u64::from(done.restarts);
+            });
+            return Some(done);
+        }
+        Err(GcError::Changed) => site.cluster.note(|ledger| ledger.tally.collections_restarted += 1),
+        Err(GcError::Repo(RepoError::Store(_))) => {}
+        Err(error) => site.cluster.wrong(format!("a collector met {error}")),
+    }
+    None
 }
 
 /// Resolves `latest` of every run again and again, and restores it and any other. It never goes back.

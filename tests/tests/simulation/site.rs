@@ -82,10 +82,12 @@ pub(crate) struct Tally {
     pub(crate) heard_committed: u64,
     pub(crate) heard_failed: u64,
     pub(crate) leaders_silent: u64,
+    pub(crate) marked_swept: u64,
+    pub(crate) collections_restarted: u64,
 }
 
 impl Tally {
-    pub(crate) fn named(&self) -> [(&'static str, u64); 21] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 23] {
         [
             ("saves committed", self.committed),
             ("saves in conflict", self.conflicts),
@@ -108,6 +110,8 @@ impl Tally {
             ("shares heard to be committed", self.heard_committed),
             ("shares heard not to be", self.heard_failed),
             ("leaders not heard of in time", self.leaders_silent),
+            ("attempts found empty for good", self.marked_swept),
+            ("passes of a collector thrown away", self.collections_restarted),
         ]
     }
 
@@ -133,6 +137,8 @@ impl Tally {
         self.heard_committed += other.heard_committed;
         self.heard_failed += other.heard_failed;
         self.leaders_silent += other.leaders_silent;
+        self.marked_swept += other.marked_swept;
+        self.collections_restarted += other.collections_restarted;
     }
 }
 

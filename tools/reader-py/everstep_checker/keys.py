@@ -2,7 +2,7 @@
 
 import re
 
-from everstep_reader.objects import HASH, ID, RECORD, pack_key
+from everstep_reader.objects import HASH, ID, ORDINAL, RECORD, RUN, pack_key
 
 NUMBER = "(?:0|[1-9][0-9]{0,19})"
 KNOWN = re.compile(
@@ -10,7 +10,7 @@ KNOWN = re.compile(
     rf"|index/{ID}/(?:part-(?P<part>{NUMBER})-{HASH}\.parquet|failed-(?P<failed>{NUMBER})\.json)"
     rf"|packs/[0-9a-f]{{2}}/(?P<attempt>{ID})/(?P<rank>{NUMBER})-(?P<pack>{HASH})"
     rf"|(?:sessions|alive)/{ID}|cards/{ID}/(?P<save>{NUMBER})\.(?:card|outcome)|leases/{ID}(?:\.end)?"
-    rf"|probe/{ID}-[0-9]+|swept/.*|runs/_(?!pins/).*"
+    rf"|probe/{ID}-[0-9]+|swept/{RUN}/{ORDINAL}|runs/_(?!pins/).*"
 )
 MOST = {"part": 2**32 - 1, "failed": 2**32 - 1, "rank": 2**32 - 1, "save": 2**64 - 1}
 

@@ -25,6 +25,7 @@ fn every_kind() -> Vec<StoredKind> {
         StoredKind::Outcome(SessionId([9; 16]), u64::MAX),
         StoredKind::Lease(attempt),
         StoredKind::LeaseEnd(attempt),
+        StoredKind::Swept(RunName::pins(), Ordinal(3)),
     ]
 }
 

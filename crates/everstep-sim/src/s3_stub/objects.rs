@@ -151,6 +151,11 @@ impl Call<'_> {
         }
         let mut results = String::new();
         for key in keys {
+            if self.shared.settings.undeletable.as_ref().is_some_and(|part| key.contains(part)) {
+                let (key, code) = (escape(&key), "AccessDenied");
+                results.push_str(&format!("<Error><Key>{key}</Key><Code>{code}</Code></Error>"));
+                continue;
+            }
             state.objects.0.remove(&(self.bucket.to_owned(), key.clone()));
             results.push_str(&format!("<Deleted><Key>{}</Key></Deleted>", escape(&key)));
         }

@@ -30,6 +30,8 @@ pub struct StubSettings {
     pub requests_per_key: Option<u32>,
     /// Knows no batch delete, as some compatible stores do not.
     pub no_batch_delete: bool,
+    /// Refuses to delete keys that contain this, each with its own result in a batch.
+    pub undeletable: Option<String>,
     /// Is Google's XML API instead: bearer tokens, `x-goog-if-generation-match`, entity tags, no batch delete.
     pub google: bool,
     /// Speaks TLS.
@@ -52,6 +54,7 @@ impl Default for StubSettings {
             lifetime: Duration::from_secs(3600),
             requests_per_key: None,
             no_batch_delete: false,
+            undeletable: None,
             google: false,
             tls: false,
             clock: Arc::new(SystemTime::now),

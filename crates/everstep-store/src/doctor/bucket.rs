@@ -17,6 +17,11 @@ pub(super) async fn examine(store: &S3Store, checks: &mut Vec<Check>) {
         ),
         Err(error) => unknown("lifecycle", &error),
     });
+    examine_deletion(store, checks).await;
+}
+
+/// Looks at what stands between deleting and freeing space.
+pub(super) async fn examine_deletion(store: &S3Store, checks: &mut Vec<Check>) {
     checks.push(match store.is_versioned().await {
         Ok(false) => Check::new("versions", Health::Sound, "the bucket keeps no old versions"),
         Ok(true) => {
