@@ -55,7 +55,14 @@ async fn save(session: &mut Session, step: u64, shared: Option<&Checkpoint>) -> 
     let mut owners: Vec<AttemptId> = shared.into_iter().chain([attempt.id]).collect();
     owners.sort_unstable();
     let index = IndexRef { blake3, len, rows: 1, footer_offset: 4, footer_blake3: blake3 };
-    let draft = Draft { index, refs, owners, totals: Totals::default(), metadata: serde_json::Map::new() };
+    let draft = Draft {
+        index,
+        refs,
+        owners,
+        totals: Totals::default(),
+        stats: None,
+        metadata: serde_json::Map::new(),
+    };
     match session.commit(attempt, draft).await.unwrap() {
         CommitOutcome::Committed(checkpoint) => checkpoint,
         other => panic!("{other:?}"),

@@ -21,7 +21,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use scenario::{Outcome, Play, play};
 use site::Tally;
 
-const SEEDS: u64 = 2400;
+const SEEDS: u64 = 1600;
 /// Seeds of the scenario of readers and operators.
 const KEEPER_SEEDS: u64 = 60;
 /// Seeds within which a lie of the store must show.
