@@ -15,7 +15,7 @@ from pathlib import Path
 
 from safetensors.numpy import load_file
 
-STEPS, EVERY, RANKS = 40, 4, 2
+STEPS, EVERY, RANKS = 30, 3, 2
 INSPECT = "target/debug/ckpt-inspect"
 STEP_LINE = re.compile(r"rank (\d+), process (\d+), step (\d+)")
 SAVED_LINE = re.compile(r"run gpt: (step \d+ is committed: .*)")
