@@ -1,9 +1,13 @@
 """Tests that need a GPU. Without one they fail, they are not skipped: nobody runs them by accident."""
 
+import os
+
 import pytest
 import torch
 
 import everstep
+
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without it cuBLAS refuses to be deterministic
 
 
 @pytest.fixture(scope="session", autouse=True)
