@@ -128,13 +128,16 @@ def figures(folder, undisturbed, killed, kill):
     back = max(rank["first_step"] for rank in killed) - kill.at
     restarted = max(rank["resumed"]["began"] for rank in killed) - kill.at
     resumed = max(rank["resumed"]["seconds"] for rank in killed)
-    say(f"pause per save            {statistics.median(pauses) * 1e3:.0f} ms, at most {max(pauses) * 1e3:.0f} ms in {count} saves; "
-        f"committed after {statistics.median(commits):.2f} s")
-    say(f"training slowed by        {max(busy / calm - 1, 0):.0%} while saving: a step takes {busy:.0f} ms (median of {len(saving)}), "
-        f"otherwise {calm:.0f} ms (of {len(alone)})")
-    say(f"bytes stored against raw  {size / raw:.2f}: {size / 1e6:.0f} MB on disk for {count} checkpoints of {raw / count / 1e6:.0f} MB")
-    say(f"time to resume            {resumed:.2f} s; from SIGKILL to the end of the next step {back:.1f} s, "
-        f"{restarted:.1f} s of it for torchrun, Python and torch to start")
+    slowed = f"a step takes {busy:.0f} ms (median of {len(saving)}), otherwise {calm:.0f} ms (of {len(alone)})"
+    start = f"{back:.1f} s from SIGKILL to the end of the next step, {restarted:.1f} s of it until torchrun, Python and torch ran"
+    for name, value, more in (
+        ("pause per save", f"{statistics.median(pauses) * 1e3:.0f} ms", f"at most {max(pauses) * 1e3:.0f} ms in {count} saves; "
+         f"committed after {statistics.median(commits):.2f} s"),
+        ("training slowed by", f"{busy / calm - 1:+.0%}", f"while saving: {slowed}"),
+        ("bytes stored against raw", f"{size / raw:.2f}", f"{size / 1e6:.0f} MB for {count} checkpoints of {raw / count / 1e6:.0f} MB"),
+        ("time to resume", f"{resumed:.2f} s", start),
+    ):
+        say(f"{name:25} {value:>7}   {more}")
 
 
 def main(folder):
@@ -142,7 +145,7 @@ def main(folder):
     kill = Kill(seed)
     say(f"\n--- train a small GPT for {STEPS} steps on {RANKS} ranks with FSDP2, a checkpoint every {EVERY} steps")
     undisturbed = train(folder, "undisturbed")
-    say(f"\n--- the same again; rank {kill.rank} is killed after step {kill.step} (EVERSTEP_DEMO_SEED={seed}), torchrun restarts both")
+    say(f"\n--- the same again; rank {kill.rank} is killed after step {kill.step}, torchrun restarts both (seed {seed})")
     killed = train(folder, "killed", restarts=1, kill=kill)
     back = killed[0]["resumed"]["step"]
     say(f"resumed from step {back}" if back else "nothing was committed yet: started again")

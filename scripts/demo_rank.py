@@ -39,7 +39,8 @@ class Watch:
 
     def stepped(self):
         self.steps.append(time.time())
-        print(f"rank {os.environ['RANK']}, process {os.getpid()}, step {(self.resumed['step'] or 0) + len(self.steps)}", flush=True)
+        step = (self.resumed["step"] or 0) + len(self.steps)
+        print(f"rank {os.environ['RANK']}, process {os.getpid()}, step {step}", flush=True)
 
     def saved(self, call):
         began = time.time()
