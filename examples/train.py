@@ -55,7 +55,7 @@ class GPT(nn.Module):
 
 
 class Batches:
-    """The text, window by window. Where a rank is in it is its own affair, and so are its random numbers."""
+    """The text, window by window. Where it is there, and its random numbers, each rank has for itself."""
 
     def __init__(self, rank, ranks):
         files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
@@ -69,11 +69,11 @@ class Batches:
         return window[:-1].view(BATCH, CONTEXT), window[1:].view(BATCH, CONTEXT)
 
     def state_dict(self):
-        return {"at": PerRank(self.at), "random": PerRank(torch.get_rng_state())}
+        return {"at": self.at, "random": torch.get_rng_state()}
 
     def load_state_dict(self, state):
-        self.at = state["at"].value
-        torch.set_rng_state(state["random"].value)
+        self.at = state["at"]
+        torch.set_rng_state(state["random"])
 
 
 def build(steps):
@@ -92,13 +92,14 @@ def build(steps):
     torch.manual_seed(1 + rank)  # from here on for dropout
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    return {"model": model, "optimizer": optimizer, "schedule": schedule, "batches": Batches(rank, ranks)}
+    return {"model": model, "optimizer": optimizer, "schedule": schedule, "batches": PerRank(Batches(rank, ranks))}
 
 
 def train(repository, steps, every):
     """Trains up to `steps`, from the newest checkpoint on if there is one; `every` so many steps it is saved."""
     state = build(steps)
-    model, optimizer, schedule, batches = state.values()
+    model, optimizer, schedule = state["model"], state["optimizer"], state["schedule"]
+    batches = state["batches"].value
     run = everstep.Repository(repository, create=True).run("gpt")
     with run.writer(takeover="wait") as writer:
         step = writer.resume(into=state) or 0

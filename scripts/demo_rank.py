@@ -93,12 +93,12 @@ def tensors(state):
 
 def own(state):
     """What is no tensor of model or optimizer, or belongs to this rank alone."""
-    batches = state["batches"].state_dict()
+    batches = state["batches"].value.state_dict()
     return {
         "schedule": repr(state["schedule"].state_dict()),
         "learning rate": state["optimizer"].param_groups[0]["lr"],
-        "position in the text": batches["at"].value,
-        "random numbers": digest(batches["random"].value),
+        "position in the text": batches["at"],
+        "random numbers": digest(batches["random"]),
     }
 
 
