@@ -120,7 +120,7 @@ def stored(checkpoints):
 
 
 def figures(folder, undisturbed, killed, kill):
-    pauses = [max(rank["pauses"][n] for rank in undisturbed) for n in range(len(undisturbed[0]["pauses"]))]
+    pauses = [second for rank in undisturbed for second in rank["pauses"]]
     commits = [second for rank in undisturbed for second in rank["seconds_to_commit"]]
     saving, alone = ([second for rank in undisturbed for second in rank[kind]] for kind in ("saving", "alone"))
     busy, calm = statistics.median(saving) * 1e3, statistics.median(alone or saving) * 1e3
@@ -128,7 +128,11 @@ def figures(folder, undisturbed, killed, kill):
     back = max(rank["first_step"] for rank in killed) - kill.at
     restarted = max(rank["resumed"]["began"] for rank in killed) - kill.at
     resumed = max(rank["resumed"]["seconds"] for rank in killed)
-    slowed = f"a step takes {busy:.0f} ms (median of {len(saving)}), otherwise {calm:.0f} ms (of {len(alone)})"
+    total = sum(saving + alone) + sum(pauses)
+    slowed = (
+        f"a step takes {busy:.0f} ms (median of {len(saving)}), otherwise {calm:.0f} ms (of {len(alone)}); with the pauses "
+        f"{(sum(pauses) + len(saving) * (busy - calm) / 1e3) / total:+.0%} of all time, saving every {EVERY} steps"
+    )
     start = f"{back:.1f} s from SIGKILL to the end of the next step, {restarted:.1f} s of it until torchrun, Python and torch ran"
     for name, value, more in (
         ("pause per save", f"{statistics.median(pauses) * 1e3:.0f} ms", f"at most {max(pauses) * 1e3:.0f} ms in {count} saves; "

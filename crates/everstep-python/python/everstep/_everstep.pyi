@@ -4,7 +4,7 @@ Memory is passed as `Region`: an address that stays valid as long as `owner` liv
 All calls give the GIL up while they work, honour Ctrl-C, and never let a panic through.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 #: name, dtype as the format names it, global shape, offset, extent, alias_of, replicas, region.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _everstep, _optimizers, _tensors, _values
+from . import _optimizers, _tensors, _values
 from ._collect import is_stateful
 from ._quiet import quiet
 from ._stored import Rename, Select, Stored
