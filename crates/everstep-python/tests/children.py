@@ -1,4 +1,5 @@
-"""Programs of their own, for what cannot be shown within the process of the tests: how one ends, forks, is interrupted."""
+"""Programs of their own, for what cannot be shown within the process of the tests: how one ends, forks, is
+interrupted."""
 
 from __future__ import annotations
 

@@ -6,12 +6,14 @@ import os
 import shutil
 from pathlib import Path
 
+import everstep
 import pytest
 
-import everstep
 from s3_double import S3Double
 
-os.environ.update(AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret", AWS_EC2_METADATA_DISABLED="true")
+os.environ.update(
+    AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret", AWS_EC2_METADATA_DISABLED="true"
+)
 for name in ("EVERSTEP_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "AWS_PROFILE"):
     os.environ.pop(name, None)
 

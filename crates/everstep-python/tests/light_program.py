@@ -8,9 +8,9 @@ import threading
 import time
 from pathlib import Path
 
+import everstep
 import numpy as np
 
-import everstep
 from ranks import Place, act
 from s3_double import PACK, control
 
@@ -36,7 +36,9 @@ def repository(place: Place) -> everstep.Repository:
 
 
 def remote(place: Place) -> everstep.Repository:
-    return everstep.Repository("s3://bucket/r", endpoint_url=place.settings["double"], allow_http=True, region="us-east-1")
+    return everstep.Repository(
+        "s3://bucket/r", endpoint_url=place.settings["double"], allow_http=True, region="us-east-1"
+    )
 
 
 def writer(place: Place, run: everstep.Run, **options: object) -> everstep.Writer:
@@ -79,7 +81,12 @@ def resume_loaders(place: Place) -> dict:
     with writer(place, repository(place).run("loaders")) as w:
         refused = attempt(lambda: w.resume(into))
         untouched = into["dl"].value == "own" and not into["w"].any()
-        w.resume(into, per_rank=lambda saved, rank, world: sorted(value["rank"] for value in saved.values())[rank % len(saved)])
+        w.resume(
+            into,
+            per_rank=lambda saved, rank, world: sorted(value["rank"] for value in saved.values())[
+                rank % len(saved)
+            ],
+        )
     return {"refused": refused, "untouched": untouched, "value": into["dl"].value}
 
 
@@ -87,7 +94,9 @@ def differing_replicas(place: Place) -> dict:
     """Plain tensors count as the same everywhere; here they are not."""
     run = repository(place).run("differing")
     with writer(place, run) as w:
-        refused = attempt(lambda: w.save(1, {"good": np.ones(3), "bad": np.full(1000, 1.0 + (place.rank == 2))}))
+        refused = attempt(
+            lambda: w.save(1, {"good": np.ones(3), "bad": np.full(1000, 1.0 + (place.rank == 2))})
+        )
         saved = w.save(2, {"good": np.ones(3)})
     return {"refused": refused, "step": saved.step, "steps": [step for _, step in run.checkpoints()]}
 
@@ -107,10 +116,12 @@ def quiet_ranks(place: Place) -> list[str]:
 
 
 def metadata_of_one(place: Place) -> dict:
-    """Metadata that is no JSON on one rank: on another one it does not count, on the leader it ends the save of all."""
+    """Metadata that is no JSON on one rank: on another one it does not count, on the leader it ends all ranks' save."""
     with writer(place, repository(place).run("metadata")) as w:
         w.save(1, {"w": np.ones(3)}, metadata={"loss": math.nan if place.rank == 2 else 1.0})
-        refused = attempt(lambda: w.save(2, {"w": np.ones(3)}, metadata={"loss": math.nan if place.rank == 0 else 1.0}))
+        refused = attempt(
+            lambda: w.save(2, {"w": np.ones(3)}, metadata={"loss": math.nan if place.rank == 0 else 1.0})
+        )
         w.save_async(3, {"w": np.ones(3)}, metadata={"loss": math.nan if place.rank == 0 else 1.0})
         later = attempt(lambda: w.save_async(4, {"w": np.ones(3)}))
         w.save(5, {"w": np.ones(3)})
@@ -124,7 +135,11 @@ def skipping_alike(place: Place) -> list[bool]:
         if place.rank == 0:
             control(place.settings["double"], fault={"method": "PUT", "match": PACK + ".*/3-", "hold": True})
         place.meet("skipping")
-        state = {"w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (20000,), (5000 * place.rank,))}
+        state = {
+            "w": everstep.Shard(
+                np.random.default_rng(place.rank).random(5000), (20000,), (5000 * place.rank,)
+            )
+        }
         jobs = [w.save_async(1, state)]
         if place.rank == 3:
             control(place.settings["double"], arrival=True)
@@ -241,7 +256,10 @@ def one_failure(place: Place, w: everstep.Writer, how: str, background: bool, ba
         match = {"upload": PACKS_OF, "commit": PART_OF}[how].format(bad)
         control(url, fault={"method": "PUT", "match": match, "status": 403})
     place.meet(f"{mark}-begin")
-    state = {"w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (20000,), (5000 * place.rank,)), "loader": Whole()}
+    state = {
+        "w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (20000,), (5000 * place.rank,)),
+        "loader": Whole(),
+    }
     given = {**state, "loader": Broken()} if how == "collect" and place.rank == bad else state
     if background:
         w.save_async(1, given)
@@ -254,7 +272,12 @@ def one_failure(place: Place, w: everstep.Writer, how: str, background: bool, ba
         control(url, release=True)
     place.meet(f"{mark}-next")
     saved = w.save(3, state)
-    return {"error": error, "before": before and before.step, "after": [step for _, step in w.run.checkpoints()], "ordinal": saved.ordinal}
+    return {
+        "error": error,
+        "before": before and before.step,
+        "after": [step for _, step in w.run.checkpoints()],
+        "ordinal": saved.ordinal,
+    }
 
 
 def failures_of_the_leader(place: Place) -> dict:
@@ -288,9 +311,16 @@ def killed_in_the_background(place: Place) -> dict:
     if place.rank == 0:
         control(place.settings["double"], fault={"method": "PUT", "match": PACKS_OF.format(2), "hold": True})
     place.meet("killed")
-    state = {"w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (20000,), (5000 * place.rank,))}
+    state = {
+        "w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (20000,), (5000 * place.rank,))
+    }
     if place.rank == 2:
-        threading.Thread(target=lambda: (control(place.settings["double"], arrival=True), os.kill(os.getpid(), signal.SIGKILL))).start()
+        threading.Thread(
+            target=lambda: (
+                control(place.settings["double"], arrival=True),
+                os.kill(os.getpid(), signal.SIGKILL),
+            )
+        ).start()
     job = w.save_async(2, state)
     own = attempt(lambda: job.result(60))
     following = attempt(lambda: w.save_async(3, state))
@@ -300,13 +330,20 @@ def killed_in_the_background(place: Place) -> dict:
 def killed_leader(place: Place) -> dict:
     """The leader is killed while it uploads: the other ranks name it in time."""
     run = remote(place).run("headless")
-    w = writer(place, run, deadline=4.0)
+    w = writer(place, run, deadline=6.0)
     w.save(1, {"w": np.ones(3)})
     if place.rank == 0:
         control(place.settings["double"], fault={"method": "PUT", "match": PACKS_OF.format(0), "hold": True})
-        threading.Thread(target=lambda: (control(place.settings["double"], arrival=True), os.kill(os.getpid(), signal.SIGKILL))).start()
+        threading.Thread(
+            target=lambda: (
+                control(place.settings["double"], arrival=True),
+                os.kill(os.getpid(), signal.SIGKILL),
+            )
+        ).start()
     place.meet("headless")
-    state = {"w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (10000,), (5000 * place.rank,))}
+    state = {
+        "w": everstep.Shard(np.random.default_rng(place.rank).random(5000), (10000,), (5000 * place.rank,))
+    }
     job = w.save_async(2, state)
     own = attempt(lambda: job.result(60))
     following = attempt(lambda: w.save_async(3, state))

@@ -120,7 +120,9 @@ class Ranks:
 
     def said(self, scenario: str, silent: tuple[int, ...] = ()) -> list[Any]:
         """What the ranks returned, those but that are `silent` because they were killed."""
-        found = {rank: self._board.get(f"{scenario}.{rank}") for rank in range(self.world) if rank not in silent}
+        found = {
+            rank: self._board.get(f"{scenario}.{rank}") for rank in range(self.world) if rank not in silent
+        }
         told = {rank: json.loads(said) for rank, said in found.items() if said is not None}
         failed = {rank: said["error"] for rank, said in told.items() if "error" in said}
         quiet = [rank for rank in found if rank not in told]

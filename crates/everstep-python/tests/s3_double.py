@@ -1,5 +1,5 @@
-"""A small S3 in this process, on 127.0.0.1: put, put-if-absent, get, range, head, list, batch delete. It is honest unless a
-fault says otherwise. It does not check signatures."""
+"""A small S3 in this process, on 127.0.0.1: put, put-if-absent, get, range, head, list, batch delete. It is honest
+unless a fault says otherwise. It does not check signatures."""
 
 from __future__ import annotations
 
@@ -41,20 +41,16 @@ class S3Double:
         return {"endpoint_url": self.url, "allow_http": True, "region": "us-east-1"}
 
     def fault(self, match: str, method: str = "PUT", **what: object) -> None:
-        self.faults.append({"method": method, "match": match, **what})
+        self.faults.append({"method": method, "match": match, "gate": self.gate, **what})
 
     def release(self) -> None:
         """Ends all faults, and lets go of what is held."""
-        self.faults = []
         self.gate.set()
-        self.gate = threading.Event()
+        self.faults, self.gate = [], threading.Event()
 
     def wait_for_arrival(self, limit: float = 20.0) -> None:
         """Waits until a request is held."""
         assert self.arrived.acquire(timeout=limit), "no request arrived where one was to be held"
-
-    def keys(self, match: str) -> list[str]:
-        return sorted(key for key in self.objects if re.search(match, key))
 
     def close(self) -> None:
         self.release()
@@ -70,9 +66,7 @@ def control(url: str, **what: object) -> None:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     double: S3Double
-
-    def log_message(self, *_: object) -> None:
-        pass
+    log_message = staticmethod(lambda *_: None)
 
     def _any(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -83,13 +77,14 @@ class _Handler(BaseHTTPRequestHandler):
         for fault in list(self.double.faults):
             if fault["method"] == self.command and re.search(fault["match"], path):
                 if "status" in fault:
-                    return self._error(fault["status"], "AccessDenied" if fault["status"] == 403 else "InternalError")
+                    return self._error(
+                        fault["status"], "AccessDenied" if fault["status"] == 403 else "InternalError"
+                    )
                 if "delay" in fault:
                     time.sleep(fault["delay"])  # the slowness of a store is what is played here
                 else:
-                    gate = self.double.gate
                     self.double.arrived.release()
-                    gate.wait(40)
+                    fault["gate"].wait(40)
         getattr(self, f"_{self.command.lower()}")(path[1:], query, body)
 
     do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _any

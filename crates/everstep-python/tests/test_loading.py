@@ -1,10 +1,9 @@
 """What a load accepts, what it refuses before it changes anything, and what it reports."""
 
+import everstep
 import numpy as np
 import pytest
 import torch
-
-import everstep
 from everstep._tensors import loses_bits
 
 
@@ -93,7 +92,9 @@ def test_c17_a_cast_is_asked_for_and_says_where_bits_can_be_lost(save):
     report = checkpoint.load(into, cast=True)
     for name, (_, dtype, value, _) in STORED.items():
         assert into[name].dtype == dtype and into[name].item() == value, name
-    assert sorted(name for name, _, _ in report.lossy_casts) == sorted(name for name, case in STORED.items() if case[3])
+    assert sorted(name for name, _, _ in report.lossy_casts) == sorted(
+        name for name, case in STORED.items() if case[3]
+    )
     assert ("f32_to_bf16", "f32", "bf16") in report.lossy_casts
 
 
@@ -119,7 +120,9 @@ def test_c17_another_shape_is_always_an_error(save):
     into = {"w": torch.zeros(3, 4), "v": torch.zeros(2)}
     for cast in (False, True):
         for strict in (False, True):
-            with pytest.raises(everstep.SchemaMismatch, match=r"w is stored as \[4, 3\], the state has \[3, 4\]"):
+            with pytest.raises(
+                everstep.SchemaMismatch, match=r"w is stored as \[4, 3\], the state has \[3, 4\]"
+            ):
                 checkpoint.load(into, cast=cast, strict=strict)
     assert untouched(into)
 
@@ -128,13 +131,13 @@ def test_c17_which_casts_can_lose_bits():
     exact = "bf16-f32 f16-f32 f32-f64 u8-i16 i8-i16 u32-i64 u8-f32 i32-f64 u8-bf16 complex64-complex128 bool-f32 float8_e4m3fn-bf16"
     lossy = "f32-bf16 f16-bf16 bf16-f16 f64-f32 i16-u16 u8-i8 i64-i32 i64-f64 i32-f32 u16-bf16 complex128-complex64 f32-u8 f32-complex64"
     assert [pair for pair in exact.split() if loses_bits(*pair.split("-"))] == []
-    assert [pair for pair in lossy.split() if not loses_bits(*pair.split("-"))] == ["f32-complex64"] or [
-        pair for pair in lossy.split() if not loses_bits(*pair.split("-"))
-    ] == []
+    assert [pair for pair in lossy.split() if not loses_bits(*pair.split("-"))] == []
 
 
 def test_select_loads_a_part_and_expects_no_more(save):
-    checkpoint = save({"model": {"a": torch.ones(2), "b": torch.ones(2)}, "ema": {"a": torch.ones(2)}, "step": 7})
+    checkpoint = save(
+        {"model": {"a": torch.ones(2), "b": torch.ones(2)}, "ema": {"a": torch.ones(2)}, "step": 7}
+    )
     into = {"model": {"a": torch.zeros(2), "b": torch.zeros(2)}, "other": torch.zeros(2), "step": 0}
     report = checkpoint.load(into, select="model.*")
     assert report.tensors == 2 and into["model"]["b"].all() and not into["other"].any() and into["step"] == 0
@@ -150,7 +153,10 @@ def test_values_and_tensors_are_not_taken_for_each_other(save):
         ({"a": 1, "b": 5, "c": everstep.PerRank(0)}, "a is stored as a tensor"),
         ({"a": torch.zeros(2), "b": torch.zeros(2), "c": everstep.PerRank(0)}, "b is stored as a value"),
         ({"a": torch.zeros(2), "b": 5, "c": 0}, "c is stored as PerRank"),
-        ({"a": torch.zeros(2), "b": everstep.PerRank(5), "c": everstep.PerRank(0)}, "b is stored as a value of the whole job"),
+        (
+            {"a": torch.zeros(2), "b": everstep.PerRank(5), "c": everstep.PerRank(0)},
+            "b is stored as a value of the whole job",
+        ),
     ):
         with pytest.raises(everstep.SchemaMismatch, match=what):
             checkpoint.load(into)
@@ -199,7 +205,11 @@ def test_stateful_objects_get_their_state_once(save):
     into = {"loader": Loader(), "nested": [{"plain": Plain(None)}]}
     loader, other = into["loader"], into["nested"][0]["plain"]
     checkpoint.load(into)
-    assert into["loader"] is loader and (loader.position, loader.seen.tolist(), loader.loads) == (5, [3, 3], 1)
+    assert into["loader"] is loader and (loader.position, loader.seen.tolist(), loader.loads) == (
+        5,
+        [3, 3],
+        1,
+    )
     assert other.value == {"epoch": 2, "order": (1, 2)}
 
 
@@ -295,7 +305,18 @@ def test_torch_and_numpy_read_each_other(save):
 
 
 GRID = np.arange(4 * 5 * 6, dtype="int32").reshape(4, 5, 6)
-BOXES = [..., 2, -1, slice(1, 3), slice(None), (1, 2, 3), (slice(0, 2), ...), (..., slice(2, 4)), (0, ..., -2), (slice(None), 4)]
+BOXES = [
+    ...,
+    2,
+    -1,
+    slice(1, 3),
+    slice(None),
+    (1, 2, 3),
+    (slice(0, 2), ...),
+    (..., slice(2, 4)),
+    (0, ..., -2),
+    (slice(None), 4),
+]
 BOXES += [(slice(-2, None), slice(1, -1), 0), (slice(3, 1),), (np.int64(1), slice(2)), (..., 1, 2, 3), ()]
 
 
@@ -305,12 +326,29 @@ def test_read_gives_the_box_that_numpy_gives(save, index):
     found = checkpoint.read("g", index, library="numpy")
     assert np.array_equal(found, GRID[index]) and np.shape(found) == GRID[index].shape
     torched = checkpoint.read("g", index)
-    assert type(torched) is torch.Tensor and tuple(torched.shape) == GRID[index].shape and torched.tolist() == GRID[index].tolist()
+    assert (
+        type(torched) is torch.Tensor
+        and tuple(torched.shape) == GRID[index].shape
+        and torched.tolist() == GRID[index].tolist()
+    )
 
 
 def test_read_says_what_is_wrong_with_an_index(save):
     checkpoint = save({"g": GRID, "n": 3, "half": torch.zeros(2, dtype=torch.bfloat16)})
-    for index in (9, -5, (0, 0, 6), (0, 0, 0, 0), slice(0, 4, 2), slice(None, None, -1), "x", 1.0, (..., ...), None, [0, 1], True):
+    for index in (
+        9,
+        -5,
+        (0, 0, 6),
+        (0, 0, 0, 0),
+        slice(0, 4, 2),
+        slice(None, None, -1),
+        "x",
+        1.0,
+        (..., ...),
+        None,
+        [0, 1],
+        True,
+    ):
         with pytest.raises(everstep.InvalidArgument, match="g"):
             checkpoint.read("g", index)
     with pytest.raises(everstep.NotFound, match="nothing"):
@@ -351,7 +389,11 @@ def test_checkpoints_are_found_by_what_they_are_called(repo, run):
     first, second = (run.checkpoint(ordinal) for ordinal, _ in run.checkpoints())
     assert (first.step, second.step, first.run, first.world_size) == (10, 20, "gpt", 1)
     assert run.latest() == second != first and len({first, run.checkpoint(first.ordinal)}) == 1
-    assert repo.checkpoint("gpt@step=10") == first and repo.checkpoint("gpt@min=loss") == second and repo.checkpoint("gpt") == second
+    assert (
+        repo.checkpoint("gpt@step=10") == first
+        and repo.checkpoint("gpt@min=loss") == second
+        and repo.checkpoint("gpt") == second
+    )
     assert repo.runs() == ["gpt"] and "gpt" in repr(run) and "step 20" in repr(second)
     repo.pin("best", first)
     run.expire(first.ordinal, "not needed")

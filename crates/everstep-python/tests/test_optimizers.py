@@ -1,9 +1,8 @@
 """C12: an optimizer's state follows the names of parameters, whatever their order and whatever is frozen."""
 
+import everstep
 import pytest
 import torch
-
-import everstep
 
 
 class Model(torch.nn.Module):
@@ -38,7 +37,9 @@ def trained(seed=0, freeze="c", make=torch.optim.AdamW, order="abc", **options):
 
 def moments(model, optimizer):
     named = {name: optimizer.state.get(parameter, {}) for name, parameter in model.named_parameters()}
-    return {name: {key: value.clone() for key, value in state.items()} for name, state in named.items() if state}
+    return {
+        name: {key: value.clone() for key, value in state.items()} for name, state in named.items() if state
+    }
 
 
 def assert_same(one, other):
@@ -88,13 +89,19 @@ def test_c12_a_trainable_parameter_without_state_is_named(save):
     assert_same(before, moments(other, into))
     report = checkpoint.load({"model": other, "optim": into}, strict=False)
     assert report.missing == ["optim.state.c"]
-    assert_same(moments(model, optimizer), {name: state for name, state in moments(other, into).items() if name != "c"})
+    assert_same(
+        moments(model, optimizer),
+        {name: state for name, state in moments(other, into).items() if name != "c"},
+    )
 
 
 def test_c12_numbers_without_names_are_refused_with_a_hint(run):
     model, optimizer = trained()
     with run.writer() as writer:
-        for state in ({"optim": optimizer.state_dict()}, {"model": model, "deep": [{"o": optimizer.state_dict()}]}):
+        for state in (
+            {"optim": optimizer.state_dict()},
+            {"model": model, "deep": [{"o": optimizer.state_dict()}]},
+        ):
             with pytest.raises(everstep.InvalidArgument, match="numbers instead of names"):
                 writer.save(1, state)
         with pytest.raises(everstep.InvalidArgument, match="put the model into the state"):
@@ -123,7 +130,14 @@ def test_c12_the_state_dict_api_of_torch_gives_names(save):
 
 @pytest.mark.parametrize(
     ("make", "options"),
-    [(torch.optim.SGD, {"momentum": 0.9}), (torch.optim.SGD, {}), (torch.optim.Adam, {"amsgrad": True}), (torch.optim.Adafactor, {}), (torch.optim.RMSprop, {"centered": True}), (torch.optim.Adagrad, {})],
+    [
+        (torch.optim.SGD, {"momentum": 0.9}),
+        (torch.optim.SGD, {}),
+        (torch.optim.Adam, {"amsgrad": True}),
+        (torch.optim.Adafactor, {}),
+        (torch.optim.RMSprop, {"centered": True}),
+        (torch.optim.Adagrad, {}),
+    ],
     ids=lambda part: part.__name__ if isinstance(part, type) else "-".join(part) or "plain",
 )
 def test_c12_other_optimizers_come_back(save, make, options):
@@ -142,7 +156,9 @@ def test_c12_other_optimizers_come_back(save, make, options):
 def test_c12_groups_keep_their_settings_by_the_names_in_them(save):
     torch.manual_seed(0)
     model = Model()
-    optimizer = torch.optim.AdamW([{"params": [model.a], "lr": 0.1}, {"params": [model.b, model.c], "lr": 0.2, "weight_decay": 0.0}])
+    optimizer = torch.optim.AdamW(
+        [{"params": [model.a], "lr": 0.1}, {"params": [model.b, model.c], "lr": 0.2, "weight_decay": 0.0}]
+    )
     train(model, optimizer)
     checkpoint = save({"model": model, "optim": optimizer})
     other = Model()
@@ -205,7 +221,10 @@ def test_settings_of_groups_follow_parameters_that_were_renamed(save, how):
 
     torch.manual_seed(0)
     model = Wrapper(Model())
-    groups = [{"params": [model.module.a], "lr": 0.1}, {"params": [model.module.b, model.module.c], "lr": 0.2}]
+    groups = [
+        {"params": [model.module.a], "lr": 0.1},
+        {"params": [model.module.b, model.module.c], "lr": 0.2},
+    ]
     optimizer = torch.optim.AdamW(groups)
     train(model, optimizer)
     checkpoint = save({"model": model, "optim": optimizer})
@@ -215,7 +234,7 @@ def test_settings_of_groups_follow_parameters_that_were_renamed(save, how):
     def renamed(name):
         for prefix in ("model.", "optim.state."):
             if name.startswith(prefix):
-                return f"{prefix}module.{name[len(prefix):]}"
+                return f"{prefix}module.{name[len(prefix) :]}"
         return name
 
     rename = renamed if how == "function" else {"model": "model.module", "optim.state": "optim.state.module"}
@@ -235,7 +254,9 @@ class Precise(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 state = self.state[parameter]
-                state.setdefault("sum", torch.zeros_like(parameter, dtype=torch.float32)).add_(parameter.grad.float() / 3)
+                state.setdefault("sum", torch.zeros_like(parameter, dtype=torch.float32)).add_(
+                    parameter.grad.float() / 3
+                )
 
 
 @pytest.mark.parametrize("stepped", [True, False])

@@ -8,10 +8,9 @@ import sys
 import textwrap
 from pathlib import Path
 
+import everstep
 import pytest
 import torch
-
-import everstep
 from everstep import _everstep, errors
 from everstep._label import job_label
 
@@ -49,13 +48,17 @@ def test_the_stub_is_true_of(name):
     node, found = STUBS[name], compiled(name)
     if isinstance(node, ast.ClassDef):
         assert inspect.isclass(found)
-    elif isinstance(node, ast.AnnAssign) or any(getattr(d, "id", "") == "property" for d in node.decorator_list):
+    elif isinstance(node, ast.AnnAssign) or any(
+        getattr(d, "id", "") == "property" for d in node.decorator_list
+    ):
         assert inspect.isdatadescriptor(found), f"{name} is no attribute"
     elif name.endswith("__new__"):
         assert arguments(node)[1:] == list(inspect.signature(compiled(name.split(".")[0])).parameters)
     else:
         function = found.__func__ if isinstance(found, staticmethod) else found
-        assert [a for a in arguments(node) if a != "self"] == [p for p in inspect.signature(function).parameters if p != "self"]
+        assert [a for a in arguments(node) if a != "self"] == [
+            p for p in inspect.signature(function).parameters if p != "self"
+        ]
 
 
 def arguments(node: ast.FunctionDef) -> list[str]:
@@ -67,7 +70,9 @@ def test_the_stub_leaves_nothing_out():
     assert [name for name in public if name not in STUBS] == []
     for name in public:
         if inspect.isclass(found := getattr(_everstep, name)):
-            assert [m for m in vars(found) if not m.startswith("_") and f"{name}.{m}" not in STUBS] == [], name
+            assert [m for m in vars(found) if not m.startswith("_") and f"{name}.{m}" not in STUBS] == [], (
+                name
+            )
 
 
 def test_every_file_compiles_for_this_python(tmp_path):
@@ -92,15 +97,21 @@ def test_the_tree_of_errors_is_the_one_that_is_drawn():
         depth = (len(name) - len(name.lstrip()) - 4) // 4
         path[depth:] = [name.split()[0]]
         drawn[path[-1]] = path[depth - 1] if depth else "Exception"
-    real = {cls.__name__: cls.__bases__[0].__name__ for cls in vars(errors).values() if inspect.isclass(cls) and issubclass(cls, errors.EverstepError)}
+    real = {
+        cls.__name__: cls.__bases__[0].__name__
+        for cls in vars(errors).values()
+        if inspect.isclass(cls) and issubclass(cls, errors.EverstepError)
+    }
     assert drawn == real
     assert set(real) <= set(everstep.__all__)
 
 
 def test_errors_are_those_that_python_programs_expect():
     for ours, theirs in (
-        (everstep.InvalidArgument, ValueError), (everstep.NotFound, LookupError),
-        (everstep.PermissionDenied, PermissionError), (everstep.Unreachable, ConnectionError),
+        (everstep.InvalidArgument, ValueError),
+        (everstep.NotFound, LookupError),
+        (everstep.PermissionDenied, PermissionError),
+        (everstep.Unreachable, ConnectionError),
     ):
         assert issubclass(ours, theirs)
     assert {cls.kind for cls in errors.BY_KIND.values()} | {"source"} == set(errors.BY_KIND)
@@ -134,7 +145,14 @@ LABELS = {
 
 @pytest.mark.parametrize("where", LABELS)
 def test_a_job_is_labelled_by_its_surroundings(monkeypatch, where):
-    for name in ("EVERSTEP_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST", "EVERSTEP_JOB_UID", "JOB_UID"):
+    for name in (
+        "EVERSTEP_JOB",
+        "TORCHELASTIC_RUN_ID",
+        "SLURM_JOB_ID",
+        "KUBERNETES_SERVICE_HOST",
+        "EVERSTEP_JOB_UID",
+        "JOB_UID",
+    ):
         monkeypatch.delenv(name, raising=False)
     variables, wanted = LABELS[where]
     for name, value in variables.items():

@@ -4,10 +4,10 @@ import random
 import signal
 import subprocess
 
+import everstep
 import numpy as np
 import pytest
 
-import everstep
 from children import Child, run_child
 from s3_double import PACK
 
@@ -54,7 +54,9 @@ def test_c08_the_end_of_a_program_says_what_failed(double, remote):
 @pytest.mark.parametrize("in_time", [True, False])
 def test_c09_a_program_told_to_end_knows_whether_its_save_was_committed(double, remote, in_time):
     double.fault(PACK, hold=True)
-    code = REMOTE + """
+    code = (
+        REMOTE
+        + """
 told = []
 signal.signal(signal.SIGTERM, lambda *_: told.append(1))
 w = run.writer(exit_limit=0.0)
@@ -66,6 +68,7 @@ print("told to end")
 done = w.finish(20.0 if sys.argv[2] == "True" else 0.2)
 print(done.committed, done.pending, bool(done))
 """
+    )
     with Child(code, double.url, in_time) as child:
         assert child.line() == "saving"
         double.wait_for_arrival()
@@ -112,14 +115,18 @@ def test_c09_a_program_killed_at_any_moment_leaves_whole_checkpoints(folder):
             into = {"a": np.zeros((300, 1000)), "b": [np.zeros(50_000, "float32"), {"step": 0}]}
             latest.load(into)
             assert into["b"][1]["step"] == step
-            assert all((array == step + np.arange(array.shape[-1]) % 7).all() for array in (into["a"], into["b"][0]))
+            assert all(
+                (array == step + np.arange(array.shape[-1]) % 7).all() for array in (into["a"], into["b"][0])
+            )
         seen.append(step)
     assert seen == sorted(seen) and seen[-1] > 0
 
 
 def test_ctrl_c_ends_a_save_and_the_next_one_works(double, remote):
     double.fault(PACK, hold=True)
-    code = REMOTE + """
+    code = (
+        REMOTE
+        + """
 w = run.writer()
 try:
     w.save(1, state)
@@ -129,6 +136,7 @@ sys.stdin.readline()
 w.save(2, state)
 w.close()
 """
+    )
     with Child(code, double.url) as child:
         double.wait_for_arrival()
         child.process.send_signal(signal.SIGINT)
@@ -143,7 +151,9 @@ def test_ctrl_c_ends_a_load_and_a_wait(double, remote):
     with remote.run("gpt").writer() as writer:
         writer.save(1, {"w": np.ones(100_000), "step": 1})
     double.fault(PACK, method="GET", hold=True)
-    code = REMOTE + """
+    code = (
+        REMOTE
+        + """
 latest = run.latest()
 try:
     latest.load(state)
@@ -155,6 +165,7 @@ except KeyboardInterrupt:
     except KeyboardInterrupt:
         print("interrupted")
 """
+    )
     with Child(code, double.url) as child:
         double.wait_for_arrival()
         child.process.send_signal(signal.SIGINT)
@@ -210,7 +221,9 @@ sys.meta_path.insert(0, Refuse())
 
 
 def test_neither_torch_nor_numpy_is_needed(folder):
-    code = WITHOUT + """
+    code = (
+        WITHOUT
+        + """
 import everstep
 
 run = everstep.Repository(sys.argv[1]).run("gpt")
@@ -224,6 +237,7 @@ try:
 except everstep.InvalidArgument as error:
     print(error)
 """
+    )
     with everstep.Repository(str(folder)).run("tensors").writer() as writer:
         writer.save(1, {"w": np.zeros(3)})
     out = run_child(code, folder).splitlines()
@@ -248,7 +262,9 @@ def test_torch_is_not_imported_by_a_program_that_has_only_numpy(folder):
 
 def test_c33_overlapping_saves_leave_neither_memory_nor_descriptors(double, remote):
     """Ten saves of 64 MiB, of which 8 are new, each begun while the one before is on its way to a slow store."""
-    code = REMOTE + """
+    code = (
+        REMOTE
+        + """
 import gc, os, resource
 
 def resident():
@@ -273,6 +289,7 @@ w.close()
 del w, job
 print(*seen, resident(), peak, size, *descriptors, len(run.checkpoints()))
 """
+    )
     double.fault(PACK, delay=0.1)
     with Child(code, double.url) as child:
         status, out, complaints = child.end(90)

@@ -1,15 +1,21 @@
 """Jobs of many ranks: what they save together, how they act alike, and what happens when one of them fails."""
 
+import everstep
 import numpy as np
 import pytest
 
-import everstep
 from light_program import SHAPES, part, whole
 from ranks import Ranks
 from s3_double import S3Double
 
 FOUR = ["loaders", "differing_replicas", "quiet_ranks", "metadata_of_one", "skipping_alike", "fall_back"]
-FOUR += ["loads_that_fail_on_one", "fenced", "failures_of_the_leader", "refused_opening", "killed_in_the_background"]
+FOUR += [
+    "loads_that_fail_on_one",
+    "fenced",
+    "failures_of_the_leader",
+    "refused_opening",
+    "killed_in_the_background",
+]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +98,9 @@ def test_c10_the_state_of_each_rank_is_never_dropped_silently(two, eight):
     for world, ranks in ((2, two), (8, eight)):
         for rank, said in enumerate(ranks.said("resume_loaders")):
             kind, message, _ = said["refused"]
-            assert kind == "SchemaMismatch" and "dl" in message and "4" in message and str(world) in message, message
+            assert (
+                kind == "SchemaMismatch" and "dl" in message and "4" in message and str(world) in message
+            ), message
             assert said["untouched"] and said["value"] == rank % 4
 
 
@@ -112,7 +120,10 @@ def test_c33_only_the_leader_logs_at_info(four):
 def test_metadata_that_is_no_json_does_not_separate_the_ranks(four):
     for rank, said in enumerate(four.said("metadata_of_one")):
         for kind, message, seconds in (said["refused"], said["later"]):
-            assert kind in ("InvalidArgument", "RankFailed") and "metadata" in message and seconds < 20, (rank, message)
+            assert kind in ("InvalidArgument", "RankFailed") and "metadata" in message and seconds < 20, (
+                rank,
+                message,
+            )
         assert said["step"] == 5
 
 
@@ -163,14 +174,19 @@ def test_c04_a_killed_leader_is_named_to_the_others(two):
     (said,) = two.said("killed_leader", silent=(0,))
     assert two.was_killed(0)
     for kind, message, seconds in (said["own"], said["following"]):
-        assert kind in ("RankFailed", "OutcomeUnknown") and "rank 0" in message and seconds < 20, (kind, message)
+        assert kind in ("RankFailed", "OutcomeUnknown") and "rank 0" in message and seconds < 20, (
+            kind,
+            message,
+        )
     assert said["latest"] == 1
 
 
 def test_dtensors_are_saved_on_one_mesh_and_loaded_on_another(torch_four, repo):
     torch_four.said("begin")
     torch_four.said("dtensors")
-    assert np.array_equal(repo.run("dtensors").latest().read("rows", library="numpy"), np.arange(150.0).reshape(50, 3))
+    assert np.array_equal(
+        repo.run("dtensors").latest().read("rows", library="numpy"), np.arange(150.0).reshape(50, 3)
+    )
 
 
 def test_dtensors_with_partial_sums_are_refused_by_name(torch_four):
@@ -205,7 +221,9 @@ def assert_all_were_told(told: list[dict], rank: int, how: str, mode: str) -> No
     for own, said in enumerate(told):
         kind, message, seconds = said["error"]
         assert kind is not None and CAUSES[how] in message and seconds < 20, message
-        assert f"rank {rank}" in message or (own == rank and mode == "save") or (rank == 0 and mode == "async"), message
+        assert (
+            f"rank {rank}" in message or (own == rank and mode == "save") or (rank == 0 and mode == "async")
+        ), message
         assert said["before"] is None and said["after"] == [3]
     assert len({said["ordinal"] for said in told}) == 1
     if mode == "async":
@@ -221,7 +239,9 @@ def test_c04_a_rank_that_fails_is_named_to_all_and_the_next_save_succeeds(torch_
 @pytest.mark.parametrize("mode", ["save", "async"])
 @pytest.mark.parametrize("how", ["collect", "upload"])
 def test_c04_a_leader_that_fails_is_named_to_all_and_the_next_save_succeeds(four, how, mode):
-    assert_all_were_told([said[f"{how}-{mode}"] for said in four.said("failures_of_the_leader")], 0, how, mode)
+    assert_all_were_told(
+        [said[f"{how}-{mode}"] for said in four.said("failures_of_the_leader")], 0, how, mode
+    )
 
 
 def test_c04_a_killed_rank_is_named_to_all(torch_four):

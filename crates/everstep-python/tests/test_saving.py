@@ -4,11 +4,11 @@ import logging
 import queue
 import threading
 
+import everstep
 import numpy as np
 import pytest
 import torch
 
-import everstep
 from s3_double import PACK
 
 
@@ -16,8 +16,13 @@ def state_of(value: float) -> dict:
     """All elements and the counter say `value`; none of it is contiguous memory alone."""
     base = torch.full((64, 1 << 12), value)
     return {
-        "w": base.clone(), "v": base.clone().t(), "step": torch.tensor(value), "n": np.full((50, 40), value),
-        "reversed": np.full(1000, value)[::-1], "shared": base.clone().share_memory_(), "plain": {"value": value, "list": [value]},
+        "w": base.clone(),
+        "v": base.clone().t(),
+        "step": torch.tensor(value),
+        "n": np.full((50, 40), value),
+        "reversed": np.full(1000, value)[::-1],
+        "shared": base.clone().share_memory_(),
+        "plain": {"value": value, "list": [value]},
     }
 
 
@@ -89,15 +94,27 @@ def test_a_save_waits_for_the_one_before(double, remote_run):
         threading.Thread(target=lambda: calling.wait(60) and double.release()).start()
         calling.set()
         writer.save_async(2, state_of(2.0)).result(60)
-    assert [event for event in happened if event[0] != "progress"] == [("staged", 1), ("committed", 1), ("staged", 2), ("committed", 2)]
+    assert [event for event in happened if event[0] != "progress"] == [
+        ("staged", 1),
+        ("committed", 1),
+        ("staged", 2),
+        ("committed", 2),
+    ]
 
 
 def test_a_save_is_skipped_while_another_is_on_its_way(double, remote_run):
     happened = []
-    with remote_run.writer(overlap="skip", on_event=lambda event: happened.append((event.kind, event.step))) as writer:
+    with remote_run.writer(
+        overlap="skip", on_event=lambda event: happened.append((event.kind, event.step))
+    ) as writer:
         first = held(double, writer, 1, state_of(1.0))
         second = writer.save_async(2, state_of(2.0))
-        assert second.skipped and second.outcome == "skipped" and second.result(0) is None and second.staged.done()
+        assert (
+            second.skipped
+            and second.outcome == "skipped"
+            and second.result(0) is None
+            and second.staged.done()
+        )
         double.release()
         first.result(60)
         assert writer.save_async(3, state_of(3.0)).result(60).step == 3
@@ -123,7 +140,7 @@ def test_c08_a_failure_in_the_background_is_raised_by_the_next_save(double, remo
         writer.save_async(1, state_of(1.0)).result(60)
         double.fault(PACK, status=403)
         job = writer.save_async(2, state_of(2.0))
-        with pytest.raises(everstep.PermissionDenied, match="403") as failed:
+        with pytest.raises(everstep.PermissionDenied, match="403"):
             job.result(60)
         assert job.outcome == "failed"
         with pytest.raises(everstep.PermissionDenied, match="step 2.*403"):
@@ -131,7 +148,6 @@ def test_c08_a_failure_in_the_background_is_raised_by_the_next_save(double, remo
         assert remote_run.latest().step == 1
         double.release()
         writer.save_async(4, state_of(4.0)).result(60)
-    assert "2" in str(failed.value) or job.step == 2
     assert [step for _, step in remote_run.checkpoints()] == [1, 4]
     assert_all(remote_run.checkpoint(remote_run.checkpoints()[0][0]), 1.0)
 
@@ -194,7 +210,11 @@ def test_failures_only_warn_as_long_as_that_was_said(double, remote_run, caplog)
         double.release()
         writer.save_async(6, state_of(6.0))
     assert [step for _, step in remote_run.checkpoints()] == [1, 6]
-    assert any("step 2" in record.message and "403" in record.message for record in caplog.records if record.levelno == logging.WARNING)
+    assert any(
+        "step 2" in record.message and "403" in record.message
+        for record in caplog.records
+        if record.levelno == logging.WARNING
+    )
 
 
 def test_a_commit_lets_the_count_of_failures_begin_anew(double, remote_run):
@@ -320,8 +340,12 @@ def test_stats_say_what_a_save_took(run):
         stats = job.result(60).stats
     assert stats is job.stats
     assert stats.blocked > 0 and stats.staging > 0 and stats.staging <= stats.blocked
-    assert set(stats.seconds) >= {"hash", "encode", "upload", "commit", "total"} and stats.seconds["total"] > 0
-    assert stats.raw_bytes >= stats.new_raw_bytes > stats.stored_bytes > 0  # the state is constant, so it compresses
+    assert (
+        set(stats.seconds) >= {"hash", "encode", "upload", "commit", "total"} and stats.seconds["total"] > 0
+    )
+    assert (
+        stats.raw_bytes >= stats.new_raw_bytes > stats.stored_bytes > 0
+    )  # the state is constant, so it compresses
     assert stats.requests > 0 and stats.retries == 0
 
 
@@ -396,7 +420,12 @@ def test_options_that_mean_nothing_are_refused(run):
             run.writer(**options)
     with pytest.raises(TypeError):
         run.writer(overlapp=1)
-    for options in ({"takeover": "maybe"}, {"group": (0, 2, None)}, {"group": (2, 2, {})}, {"job": "x" * 1000}):
+    for options in (
+        {"takeover": "maybe"},
+        {"group": (0, 2, None)},
+        {"group": (2, 2, {})},
+        {"job": "x" * 1000},
+    ):
         with pytest.raises(everstep.InvalidArgument):
             run.writer(**options)
 

@@ -3,10 +3,9 @@
 import os
 import shutil
 
+import everstep
 import numpy as np
 import pytest
-
-import everstep
 
 #: A tenth of it is still too many for an index of 4 MiB, up to which one is read at once.
 COUNT = 1_290_000 if os.environ.get("EVERSTEP_LONG") else 129_000

@@ -1,10 +1,9 @@
 """Tensors of torch and numpy: every element type, in every layout, is saved as what it shows."""
 
+import everstep
 import numpy as np
 import pytest
 import torch
-
-import everstep
 from everstep._tensors import BITS
 from everstep._torch_tensors import _NAMES
 
@@ -16,13 +15,24 @@ NUMPY += ["float16", "float32", "float64", "complex64", "complex128"]
 def random_tensor(dtype: torch.dtype, *shape: int) -> torch.Tensor:
     """Any bits at all, NaNs with payloads as well."""
     size = torch.empty(0, dtype=dtype).element_size()
-    data = np.random.default_rng(7).integers(0, 2 if dtype is torch.bool else 256, (*shape[:-1], shape[-1] * size), np.uint8)
+    data = np.random.default_rng(7).integers(
+        0, 2 if dtype is torch.bool else 256, (*shape[:-1], shape[-1] * size), np.uint8
+    )
     return torch.from_numpy(data).view(dtype)
 
 
 def raw(tensor: torch.Tensor) -> bytes:
     """Its bytes in row-major order."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return (
+        tensor.detach()
+        .resolve_conj()
+        .resolve_neg()
+        .contiguous()
+        .reshape(-1)
+        .view(torch.uint8)
+        .numpy()
+        .tobytes()
+    )
 
 
 def layouts(dtype: torch.dtype) -> dict[str, torch.Tensor]:
@@ -66,12 +76,21 @@ def test_c23_every_torch_dtype_comes_back_from_every_layout(save, dtype):
 @pytest.mark.parametrize("dtype", NUMPY)
 def test_c23_every_numpy_dtype_comes_back_from_every_layout(save, dtype):
     size = np.dtype(dtype).itemsize
-    data = np.random.default_rng(3).integers(0, 2 if dtype == "bool" else 256, 24 * size, np.uint8).view(dtype)
+    data = (
+        np.random.default_rng(3).integers(0, 2 if dtype == "bool" else 256, 24 * size, np.uint8).view(dtype)
+    )
     base = data.reshape(4, 6)
     state = {
-        "plain": base, "transposed": base.T, "strided": base[::2, ::3], "flipped": base[::-1, ::-1], "scalar": base[1, 2].reshape(()),
-        "expanded": np.broadcast_to(base[0], (3, 6)), "empty": base[:0], "fortran": np.asfortranarray(base),
-        "big_endian": base.astype(np.dtype(dtype).newbyteorder(">")), "offset": base.reshape(-1)[3:],
+        "plain": base,
+        "transposed": base.T,
+        "strided": base[::2, ::3],
+        "flipped": base[::-1, ::-1],
+        "scalar": base[1, 2].reshape(()),
+        "expanded": np.broadcast_to(base[0], (3, 6)),
+        "empty": base[:0],
+        "fortran": np.asfortranarray(base),
+        "big_endian": base.astype(np.dtype(dtype).newbyteorder(">")),
+        "offset": base.reshape(-1)[3:],
     }
     into = {name: np.zeros(array.shape, dtype) for name, array in state.items()}
     into["flipped"] = np.zeros((4, 6), dtype)[::-1, ::-1]
@@ -83,7 +102,10 @@ def test_c23_every_numpy_dtype_comes_back_from_every_layout(save, dtype):
 
 
 def test_every_dtype_has_a_size_in_bits():
-    assert all(torch.empty(0, dtype=dtype).element_size() * 8 // (2 if name == "float4_e2m1" else 1) == BITS[name] for dtype, name in _NAMES.items())
+    assert all(
+        torch.empty(0, dtype=dtype).element_size() * 8 // (2 if name == "float4_e2m1" else 1) == BITS[name]
+        for dtype, name in _NAMES.items()
+    )
 
 
 def test_c23_lazy_conjugates_and_negatives_are_saved_as_what_they_show(save):
@@ -94,13 +116,20 @@ def test_c23_lazy_conjugates_and_negatives_are_saved_as_what_they_show(save):
     checkpoint = save(state)
     checkpoint.load(into)
     assert into["conj"].tolist() == [1 - 2j, 3 + 4j] and into["neg"].tolist() == [-2.0, 4.0]
-    lazy = {"conj": torch.zeros(2, dtype=torch.complex64).conj(), "neg": torch.zeros(2, dtype=torch.complex64).conj().imag}
+    lazy = {
+        "conj": torch.zeros(2, dtype=torch.complex64).conj(),
+        "neg": torch.zeros(2, dtype=torch.complex64).conj().imag,
+    }
     checkpoint.load(lazy)
     assert lazy["conj"].tolist() == [1 - 2j, 3 + 4j] and lazy["neg"].tolist() == [-2.0, 4.0]
 
 
 def test_c23_the_examples_of_the_case_load_as_they_look(save):
-    state = {"t": torch.arange(12).view(3, 4).t(), "s": torch.arange(20)[::3], "e": torch.tensor([7.0]).expand(5, 5)}
+    state = {
+        "t": torch.arange(12).view(3, 4).t(),
+        "s": torch.arange(20)[::3],
+        "e": torch.tensor([7.0]).expand(5, 5),
+    }
     checkpoint = save(state)
     assert checkpoint.read("t")[1, 0] == 1 and checkpoint.read("t").shape == (4, 3)
     assert checkpoint.read("s").tolist() == [0, 3, 6, 9, 12, 15, 18]
@@ -110,8 +139,12 @@ def test_c23_the_examples_of_the_case_load_as_they_look(save):
 def test_c23_equal_contents_are_stored_once_whatever_their_layout(run):
     values = torch.arange(4096, dtype=torch.float32).view(64, 64)
     same = {
-        "torch": values, "transposed": values.t().contiguous().t(), "strided": values.repeat_interleave(2, 1)[:, ::2],
-        "flipped": values.flip(0).numpy()[::-1], "numpy": values.numpy().copy(), "fortran": np.asfortranarray(values.numpy()),
+        "torch": values,
+        "transposed": values.t().contiguous().t(),
+        "strided": values.repeat_interleave(2, 1)[:, ::2],
+        "flipped": values.flip(0).numpy()[::-1],
+        "numpy": values.numpy().copy(),
+        "fortran": np.asfortranarray(values.numpy()),
     }
     with run.writer() as writer:
         first = writer.save(1, {"w": values}).stats
@@ -130,11 +163,20 @@ def test_what_lies_beside_a_view_is_not_saved(run):
 
 def test_parameters_buffers_and_tensors_with_gradients_are_saved(save):
     weight = torch.nn.Parameter(torch.arange(4.0))
-    state = {"p": weight, "grad": (weight * 2).detach(), "graph": weight * 3, "buffer": torch.nn.Buffer(torch.ones(2))}
+    state = {
+        "p": weight,
+        "grad": (weight * 2).detach(),
+        "graph": weight * 3,
+        "buffer": torch.nn.Buffer(torch.ones(2)),
+    }
     into = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
     into["p"] = torch.nn.Parameter(torch.zeros(4))
     save(state).load(into)
-    assert into["p"].tolist() == [0, 1, 2, 3] and into["p"].requires_grad and into["graph"].tolist() == [0, 3, 6, 9]
+    assert (
+        into["p"].tolist() == [0, 1, 2, 3]
+        and into["p"].requires_grad
+        and into["graph"].tolist() == [0, 3, 6, 9]
+    )
 
 
 def test_unknown_tensor_subclasses_are_refused_by_name(run):
@@ -142,21 +184,34 @@ def test_unknown_tensor_subclasses_are_refused_by_name(run):
         pass
 
     state = {"model": {"layers": [torch.zeros(1), torch.zeros(2).as_subclass(Quantised)]}}
-    with run.writer() as writer, pytest.raises(everstep.InvalidArgument, match=r"model\.layers\.1.*Quantised"):
+    with (
+        run.writer() as writer,
+        pytest.raises(everstep.InvalidArgument, match=r"model\.layers\.1.*Quantised"),
+    ):
         writer.save(1, state)
     assert run.latest() is None
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 @pytest.mark.parametrize(
-    "tensor", [torch.zeros(3).to_sparse(), torch.zeros(2, device="meta"), torch.zeros(2, dtype=torch.complex32)],
+    "make",
+    [
+        lambda: torch.zeros(3).to_sparse(),
+        lambda: torch.zeros(2, device="meta"),
+        lambda: torch.zeros(2, dtype=torch.complex32),
+    ],
     ids=["sparse", "meta", "complex32"],
 )
-def test_tensors_without_dense_memory_are_refused_by_name(run, tensor):
+def test_tensors_that_have_no_kept_form_are_refused_by_name(run, make):
     with run.writer() as writer, pytest.raises(everstep.InvalidArgument, match="opt.w"):
-        writer.save(1, {"opt": {"w": tensor}})
+        writer.save(1, {"opt": {"w": make()}})
 
 
-@pytest.mark.parametrize("array", [np.array(["text"]), np.array([object()]), np.zeros(2, "datetime64[s]"), np.zeros(2, [("a", "i4")])], ids=lambda a: a.dtype.kind)
+@pytest.mark.parametrize(
+    "array",
+    [np.array(["text"]), np.array([object()]), np.zeros(2, "datetime64[s]"), np.zeros(2, [("a", "i4")])],
+    ids=lambda a: a.dtype.kind,
+)
 def test_numpy_arrays_of_other_types_are_refused_by_name(run, array):
     with run.writer() as writer, pytest.raises(everstep.InvalidArgument, match="opt.w"):
         writer.save(1, {"opt": {"w": array}})
@@ -216,7 +271,14 @@ def test_c22_overlapping_views_are_no_ties_and_keep_their_values(save):
     x = torch.arange(8.0)
     checkpoint = save({"head": x[:6], "tail": x[2:], "again": x[:6].view(2, 3)})
     assert [entry["alias_of"] for entry in checkpoint.entries()] == [None] * 3
-    assert checkpoint.read("head").tolist() == [0, 1, 2, 3, 4, 5] and checkpoint.read("tail").tolist() == [2, 3, 4, 5, 6, 7]
+    assert checkpoint.read("head").tolist() == [0, 1, 2, 3, 4, 5] and checkpoint.read("tail").tolist() == [
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+    ]
     memory = torch.zeros(8)
     checkpoint.load({"head": memory[:6], "tail": memory[2:], "again": torch.zeros(2, 3)})
     assert torch.equal(memory, x)
@@ -224,7 +286,11 @@ def test_c22_overlapping_views_are_no_ties_and_keep_their_values(save):
 
 def test_empty_tensors_are_never_ties(save):
     checkpoint = save({"a": torch.empty(0, 3), "b": torch.empty(0, 3), "c": np.empty((2, 0))})
-    assert [(entry["shape"], entry["alias_of"]) for entry in checkpoint.entries()] == [([0, 3], None), ([0, 3], None), ([2, 0], None)]
+    assert [(entry["shape"], entry["alias_of"]) for entry in checkpoint.entries()] == [
+        ([0, 3], None),
+        ([0, 3], None),
+        ([2, 0], None),
+    ]
 
 
 def test_shards_that_do_not_lie_in_their_tensor_are_refused():

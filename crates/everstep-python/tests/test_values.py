@@ -5,18 +5,33 @@ import enum
 import math
 import struct
 
+import everstep
 import numpy as np
 import pytest
 import torch
 
-import everstep
-
 NAN = struct.unpack(">d", bytes.fromhex("7ff8000000000123"))[0]
 
 VALUES = {
-    "true": True, "one": 1, "float": 1.0, "none": None, "text": "äöü \U0001f680", "empty": "", "bytes": b"\x00\xff", "minus": -0.0,
-    "big": 2**64, "negative": -(2**63) - 1, "huge": 10**400, "nan": NAN, "inf": -math.inf, "list": [1, [2, (3,)]], "tuple": (1, 2.5),
-    "nothing": {}, "no_list": [], "no_tuple": (), "dict": {"a": {"b": (True, 1, 1.0)}, 1: "int", 1.5: "float", b"k": "bytes", None: 0},
+    "true": True,
+    "one": 1,
+    "float": 1.0,
+    "none": None,
+    "text": "äöü \U0001f680",
+    "empty": "",
+    "bytes": b"\x00\xff",
+    "minus": -0.0,
+    "big": 2**64,
+    "negative": -(2**63) - 1,
+    "huge": 10**400,
+    "nan": NAN,
+    "inf": -math.inf,
+    "list": [1, [2, (3,)]],
+    "tuple": (1, 2.5),
+    "nothing": {},
+    "no_list": [],
+    "no_tuple": (),
+    "dict": {"a": {"b": (True, 1, 1.0)}, 1: "int", 1.5: "float", b"k": "bytes", None: 0},
 }
 
 
@@ -51,7 +66,14 @@ def test_plain_values_beside_tensors_keep_their_types(save):
 
 
 def test_containers_of_the_target_stay_what_they_are(save):
-    checkpoint = save({"ordered": {"b": 1, "a": 2}, "counter": {"x": 3}, "list": [1, 2], "deep": {"t": torch.ones(1), "l": [5]}})
+    checkpoint = save(
+        {
+            "ordered": {"b": 1, "a": 2},
+            "counter": {"x": 3},
+            "list": [1, 2],
+            "deep": {"t": torch.ones(1), "l": [5]},
+        }
+    )
     ordered, counter, listed, deep = collections.OrderedDict(z=0), collections.Counter("yy"), [0], [4]
     into = {"ordered": ordered, "counter": counter, "list": listed, "deep": {"t": torch.zeros(1), "l": deep}}
     checkpoint.load(into)
@@ -61,7 +83,11 @@ def test_containers_of_the_target_stay_what_they_are(save):
 
 
 def test_subclasses_of_dict_are_saved_by_their_contents(save):
-    state = {"ordered": collections.OrderedDict(b=1, a=(2,)), "counts": collections.Counter("aab"), "default": collections.defaultdict(list, k=[1])}
+    state = {
+        "ordered": collections.OrderedDict(b=1, a=(2,)),
+        "counts": collections.Counter("aab"),
+        "default": collections.defaultdict(list, k=[1]),
+    }
     into = dict.fromkeys(state)
     save(state).load(into)
     assert into == {"ordered": {"b": 1, "a": (2,)}, "counts": {"a": 2, "b": 1}, "default": {"k": [1]}}
@@ -81,7 +107,11 @@ class Colour(enum.IntEnum):
     RED = 1
 
 
-@pytest.mark.parametrize("value", [{1, 2}, object(), Colour.RED, 1j, range(3), lambda: 0, torch.float32], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value",
+    [{1, 2}, object(), Colour.RED, 1j, range(3), lambda: 0, torch.float32],
+    ids=lambda value: type(value).__name__,
+)
 def test_other_values_are_refused_by_name(run, value):
     with run.writer() as writer:
         for state in ({"a": {"b": [1, value]}}, {"a": {"t": np.zeros(1), "b": [1, value]}}):
@@ -115,7 +145,11 @@ ENDLESS: list = []
 ENDLESS.append(ENDLESS)
 
 
-@pytest.mark.parametrize("value", ["\ud800", deep(200), ENDLESS, {"k": {1: "\udfff"}}], ids=["surrogate", "deep", "endless", "within"])
+@pytest.mark.parametrize(
+    "value",
+    ["\ud800", deep(200), ENDLESS, {"k": {1: "\udfff"}}],
+    ids=["surrogate", "deep", "endless", "within"],
+)
 def test_values_that_have_no_encoding_are_refused_by_name(run, value):
     with run.writer() as writer:
         for state in ({"conf": value}, {"a": {"t": np.zeros(1), "conf": value}}):
@@ -124,8 +158,15 @@ def test_values_that_have_no_encoding_are_refused_by_name(run, value):
 
 
 def test_a_dict_that_merely_looks_like_a_tensor_stays_a_dict(save):
-    odd = [{"everstep:tensor": "f32", "shape": [2], "data": b"1234"}, {"everstep:tensor": "f32", "shape": [2**40], "data": b""}]
-    odd += [{"everstep:tensor": 1, "shape": [], "data": b"1"}, {"everstep:tensor": "f32"}, {"everstep:tensor": "u8", "shape": [-1, -4], "data": b"1234"}]
+    odd = [
+        {"everstep:tensor": "f32", "shape": [2], "data": b"1234"},
+        {"everstep:tensor": "f32", "shape": [2**40], "data": b""},
+    ]
+    odd += [
+        {"everstep:tensor": 1, "shape": [], "data": b"1"},
+        {"everstep:tensor": "f32"},
+        {"everstep:tensor": "u8", "shape": [-1, -4], "data": b"1234"},
+    ]
     into = {"odd": None, "own": everstep.PerRank(None)}
     save({"odd": odd, "own": everstep.PerRank(odd)}).load(into)
     assert into["odd"] == odd and into["own"].value == odd
@@ -138,7 +179,12 @@ class Trap:
 
 def test_c26_no_code_of_a_checkpoint_is_run(save):
     checkpoint = save({"trap": Trap()}, allow_pickle=True)
-    for look in (lambda: checkpoint.load({"trap": None}), lambda: checkpoint.value("trap"), checkpoint.entries, lambda: checkpoint.manifest):
+    for look in (
+        lambda: checkpoint.load({"trap": None}),
+        lambda: checkpoint.value("trap"),
+        checkpoint.entries,
+        lambda: checkpoint.manifest,
+    ):
         try:
             look()
         except everstep.InvalidArgument as refused:
@@ -207,7 +253,11 @@ def test_a_state_without_tensors_and_an_empty_one_are_states(run):
 
 
 def test_per_rank_state_of_one_rank_comes_back(save):
-    state = {"data": everstep.PerRank({"position": 7, "generator": torch.arange(3), "order": (np.float32(1.5), [np.arange(2)])})}
+    state = {
+        "data": everstep.PerRank(
+            {"position": 7, "generator": torch.arange(3), "order": (np.float32(1.5), [np.arange(2)])}
+        )
+    }
     into = {"data": everstep.PerRank(None)}
     save(state).load(into)
     value = into["data"].value
@@ -216,7 +266,24 @@ def test_per_rank_state_of_one_rank_comes_back(save):
 
 
 def test_names_of_any_text_come_back(save):
-    names = ["a.b", "a/b", "a__b", "a\\b", "../x", "W", "w", "\u00e9", "e\u0301", "CON", "x:y", "a b", "%41", "n\nl", "n" * 4000, "." * 200]
+    names = [
+        "a.b",
+        "a/b",
+        "a__b",
+        "a\\b",
+        "../x",
+        "W",
+        "w",
+        "\u00e9",
+        "e\u0301",
+        "CON",
+        "x:y",
+        "a b",
+        "%41",
+        "n\nl",
+        "n" * 4000,
+        "." * 200,
+    ]
     state = {name: np.full(3, index) for index, name in enumerate(names)}
     into = {name: np.zeros(3, int) for name in names}
     save(state).load(into)

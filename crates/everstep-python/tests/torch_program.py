@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 
+import everstep
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -13,7 +14,6 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-import everstep
 from light_program import PACKS_OF, attempt, one_failure
 from ranks import Place, act
 from s3_double import control
@@ -34,19 +34,37 @@ def run_of(place: Place, name: str) -> everstep.Run:
 
 
 WHOLE = {
-    "rows": torch.arange(150.0).view(50, 3), "columns": torch.arange(30).view(3, 10), "few": torch.arange(6.0).view(2, 3),
-    "same": torch.arange(7.0), "cube": torch.arange(60).view(4, 3, 5).bfloat16(), "none": torch.empty(0, 3),
+    "rows": torch.arange(150.0).view(50, 3),
+    "columns": torch.arange(30).view(3, 10),
+    "few": torch.arange(6.0).view(2, 3),
+    "same": torch.arange(7.0),
+    "cube": torch.arange(60).view(4, 3, 5).bfloat16(),
+    "none": torch.empty(0, 3),
 }
-ON_LINE = {"rows": [Shard(0)], "columns": [Shard(1)], "few": [Shard(0)], "same": [Replicate()], "cube": [Shard(2)], "none": [Shard(0)]}
+ON_LINE = {
+    "rows": [Shard(0)],
+    "columns": [Shard(1)],
+    "few": [Shard(0)],
+    "same": [Replicate()],
+    "cube": [Shard(2)],
+    "none": [Shard(0)],
+}
 ON_GRID = {
-    "rows": [Shard(0), Shard(1)], "columns": [Replicate(), Shard(0)], "few": [Shard(0), Shard(0)], "same": [Shard(0), Replicate()],
-    "cube": [Shard(1), Shard(0)], "none": [Replicate(), Shard(1)],
+    "rows": [Shard(0), Shard(1)],
+    "columns": [Replicate(), Shard(0)],
+    "few": [Shard(0), Shard(0)],
+    "same": [Shard(0), Replicate()],
+    "cube": [Shard(1), Shard(0)],
+    "none": [Replicate(), Shard(1)],
 }
 
 
 def spread(mesh: DeviceMesh, placements: dict, zero: bool = False) -> dict[str, DTensor]:
     source = {name: torch.zeros_like(tensor) if zero else tensor for name, tensor in WHOLE.items()}
-    return {name: distribute_tensor(tensor, mesh, placements[name], src_data_rank=None) for name, tensor in source.items()}
+    return {
+        name: distribute_tensor(tensor, mesh, placements[name], src_data_rank=None)
+        for name, tensor in source.items()
+    }
 
 
 def assert_alike(found: dict[str, DTensor], wanted: dict[str, DTensor]) -> None:
@@ -93,7 +111,9 @@ def sharded_tensors(place: Place) -> list:
         begin, count = 3 * place.rank, (3, 3, 1, 0)[place.rank]
         local = WHOLE["rows"][begin : begin + count].clone() if fill is None else torch.full((count, 3), fill)
         where = ShardMetadata([begin, 0], [count, 3], placement=f"rank:{place.rank}/cpu")
-        return sharded_tensor.init_from_local_shards([sharded_tensor.Shard(local, where)] if count else [], 7, 3)
+        return sharded_tensor.init_from_local_shards(
+            [sharded_tensor.Shard(local, where)] if count else [], 7, 3
+        )
 
     with run_of(place, "sharded").writer(deadline=20.0) as w:
         w.save(1, {"w": rows()})
@@ -128,7 +148,10 @@ def everything(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, 
     for name, parameter in model.named_parameters():
         found[name] = parameter.detach()
         found |= {f"{name}.{key}": value for key, value in optimizer.state[parameter].items()}
-    return {name: value.full_tensor() if isinstance(value, DTensor) else value.clone() for name, value in found.items()}
+    return {
+        name: value.full_tensor() if isinstance(value, DTensor) else value.clone()
+        for name, value in found.items()
+    }
 
 
 def assert_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
@@ -196,14 +219,20 @@ def hsdp(place: Place) -> dict:
     repo = everstep.Repository(place.settings["hsdp"], compress=False)
     with repo.run("hsdp").writer(deadline=20.0) as w:
         stats = w.save(1, {"model": model, "optim": optimizer}).stats
-    return {"stored": stats.stored_bytes, "raw": 3 * 4 * 2 * (512 * 512 + 512), "params": [list(p.to_local().shape) for p in model.parameters()]}
+    return {
+        "stored": stats.stored_bytes,
+        "raw": 3 * 4 * 2 * (512 * 512 + 512),
+        "params": [list(p.to_local().shape) for p in model.parameters()],
+    }
 
 
 def failures(place: Place) -> dict:
-    """C04 a to c: rank 2 fails while it collects its state, in its upload, just before the commit; in a save, and in one
-    in the background. Then the next save succeeds."""
+    """C04 a to c: rank 2 fails while it collects its state, in its upload, just before the commit; in a save, and in
+    one in the background. Then the next save succeeds."""
     found = {}
-    repo = everstep.Repository("s3://bucket/r", endpoint_url=place.settings["double"], allow_http=True, region="us-east-1")
+    repo = everstep.Repository(
+        "s3://bucket/r", endpoint_url=place.settings["double"], allow_http=True, region="us-east-1"
+    )
     for how in ("collect", "upload", "commit"):
         for mode in ("save", "async"):
             run = repo.run(f"{how}-{mode}")
@@ -222,13 +251,35 @@ def killed(place: Place) -> dict:
         control(url, fault={"method": "PUT", "match": PACKS_OF.format(2), "hold": True})
     place.meet("killed-torch")
     if place.rank == 2:
-        threading.Thread(target=lambda: (control(url, arrival=True), os.kill(os.getpid(), signal.SIGKILL))).start()
+        threading.Thread(
+            target=lambda: (control(url, arrival=True), os.kill(os.getpid(), signal.SIGKILL))
+        ).start()
     local = torch.rand(5000, generator=torch.Generator().manual_seed(place.rank))
     error = attempt(lambda: w.save(2, {"w": everstep.Shard(local, (20000,), (5000 * place.rank,))}))
     began = time.monotonic()
     following = attempt(lambda: w.save(3, {"w": torch.ones(3)}))
-    return {"error": error, "following": following, "waited": time.monotonic() - began, "latest": repo.run("killed-torch").latest().step}
+    return {
+        "error": error,
+        "following": following,
+        "waited": time.monotonic() - began,
+        "latest": repo.run("killed-torch").latest().step,
+    }
 
 
 if __name__ == "__main__":
-    act({f.__name__: f for f in (begin, dtensors, partial_sums, sharded_tensors, fsdp, tensor_parallel, hsdp, failures, killed)})
+    act(
+        {
+            f.__name__: f
+            for f in (
+                begin,
+                dtensors,
+                partial_sums,
+                sharded_tensors,
+                fsdp,
+                tensor_parallel,
+                hsdp,
+                failures,
+                killed,
+            )
+        }
+    )
