@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, Range};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,12 +83,14 @@ impl Engine {
     where
         Error: From<E>,
     {
+        // Behind a pointer, or the compiler would make all that drives it anew for every future there is.
+        let work: Pin<&mut dyn Future<Output = Result<T, E>>> = pin!(work);
         let Some(cancel) = Cancel::in_scope() else { return Ok(self.runtime.block_on(work)?) };
         if cancel.is_cancelled() {
             return Err(Error::interrupted());
         }
         self.runtime.block_on(async {
-            match select(pin!(work), pin!(cancel.cancelled())).await {
+            match select(work, pin!(cancel.cancelled())).await {
                 Either::Left((result, _)) => Ok(result?),
                 Either::Right(_) => Err(Error::interrupted()),
             }
