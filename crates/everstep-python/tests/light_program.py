@@ -153,6 +153,24 @@ def skipping_alike(place: Place) -> list[bool]:
     return [job.skipped for job in jobs]
 
 
+def warned_alike(place: Place) -> dict:
+    """Rank 1 cannot upload. Twice that is only warned of, the third time all ranks raise; then it works again."""
+    run, url = remote(place).run("warned"), place.settings["double"]
+    with writer(place, run, on_failure="warn", max_failures=2) as w:
+        if place.rank == 0:
+            control(url, fault={"method": "PUT", "match": PACKS_OF.format(1), "status": 403})
+        place.meet("warned")
+        values = np.random.default_rng(place.rank).random(5000)
+        state = {"w": everstep.Shard(values, (20000,), (5000 * place.rank,))}
+        told = [attempt(lambda step=step: w.save_async(step, state)) for step in (1, 2, 3, 4)]
+        place.meet("warned-enough")
+        if place.rank == 0:
+            control(url, release=True)
+        place.meet("warned-no-more")
+        w.save_async(5, state)
+    return {"told": told, "steps": [step for _, step in run.checkpoints()]}
+
+
 def fall_back(place: Place) -> dict:
     """The newest checkpoint is damaged; the one before is not."""
     folder = Path(place.settings["repository"])

@@ -147,6 +147,55 @@ w.close()
     assert [step for _, step in remote.run("gpt").checkpoints()] == [2]
 
 
+def test_ctrl_c_ends_the_wait_for_a_save_and_not_the_save(double, remote):
+    double.fault(PACK, hold=True)
+    code = (
+        REMOTE
+        + """
+w = run.writer()
+job = w.save_async(1, state)
+try:
+    print("waiting")
+    w.save_async(2, state)
+except KeyboardInterrupt:
+    print("interrupted", job.outcome)
+print(job.result(60).step)
+w.save(3, state)
+w.close()
+"""
+    )
+    with Child(code, double.url) as child:
+        assert child.line() == "waiting"
+        double.wait_for_arrival()
+        child.process.send_signal(signal.SIGINT)
+        assert child.line() == "interrupted running"
+        double.release()
+        assert child.line() == "1"
+        status, _, complaints = child.end()
+    assert status == 0, complaints
+    assert [step for _, step in remote.run("gpt").checkpoints()] == [1, 3]
+
+
+def test_signal_handlers_run_while_a_save_goes_on(double, remote):
+    double.fault(PACK, hold=True)
+    code = (
+        REMOTE
+        + """
+signal.signal(signal.SIGTERM, lambda *_: print("told to end"))
+with run.writer() as w:
+    print(w.save(1, state).step)
+"""
+    )
+    with Child(code, double.url) as child:
+        double.wait_for_arrival()
+        child.process.send_signal(signal.SIGTERM)
+        assert child.line() == "told to end"
+        double.release()
+        assert child.line() == "1"
+        status, _, complaints = child.end()
+    assert status == 0, complaints
+
+
 def test_ctrl_c_ends_a_load_and_a_wait(double, remote):
     with remote.run("gpt").writer() as writer:
         writer.save(1, {"w": np.ones(100_000), "step": 1})

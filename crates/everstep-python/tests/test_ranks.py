@@ -8,7 +8,15 @@ from light_program import SHAPES, part, whole
 from ranks import Ranks
 from s3_double import S3Double
 
-FOUR = ["loaders", "differing_replicas", "quiet_ranks", "metadata_of_one", "skipping_alike", "fall_back"]
+FOUR = [
+    "loaders",
+    "differing_replicas",
+    "quiet_ranks",
+    "metadata_of_one",
+    "skipping_alike",
+    "warned_alike",
+    "fall_back",
+]
 FOUR += [
     "loads_that_fail_on_one",
     "fenced",
@@ -129,6 +137,14 @@ def test_metadata_that_is_no_json_does_not_separate_the_ranks(four):
 
 def test_all_ranks_skip_the_same_saves(four):
     assert four.said("skipping_alike") == [[False, True, True, False]] * 4
+
+
+def test_all_ranks_raise_at_the_same_step_once_warnings_are_enough(four):
+    for said in four.said("warned_alike"):
+        assert [kind for kind, _, _ in said["told"]][:3] == [None] * 3
+        kind, message, _ = said["told"][3]
+        assert kind == "RankFailed" and "step 3" in message and "rank 1" in message and "403" in message
+        assert said["steps"] == [5]
 
 
 def test_all_ranks_fall_back_to_the_same_older_checkpoint(four):
