@@ -14,7 +14,7 @@ use crate::policy::{Best, HumanTime, Mode, Policy, Raw};
 mod fit;
 mod period;
 
-pub use fit::Fit;
+pub use fit::{Filling, Fit};
 use period::Period;
 
 /// A checkpoint to be judged: committed, and not expired.

@@ -60,8 +60,8 @@ pub(crate) async fn judge_all(
         };
         let (mut judged, fit) = judge(policy, &line, now);
         if let Some(fit) = fit {
-            let sizes = sizes::measure(reading, &checkpoints, &fit).await?;
-            fit.apply(&mut judged, &sizes);
+            let stays = sizes::measure(reading, &checkpoints, &fit).await?;
+            fit.apply(&mut judged, &stays);
         }
         judged_runs.push(Run { checkpoints, judged });
     }

@@ -103,6 +103,31 @@ fn c07_a_plan_changes_nothing_and_lists_exactly_what_a_run_deletes() {
 }
 
 #[test]
+fn a_run_that_is_too_large_gives_up_the_oldest_that_frees_something() {
+    let tool = tool("", &["0.4", "0.3", "0.2", "0.1"]);
+    let packs: u64 = files(&tool.path("repo/packs"))
+        .iter()
+        .map(|pack| std::fs::metadata(tool.path("repo/packs").join(pack)).expect("there").len())
+        .sum();
+    let limited =
+        |bytes: u64| format!("[[policy]]\nruns = \"*\"\nkeep_last = 9\nmax_total_size = \"{bytes} B\"\n");
+    let expired = |bytes: u64| {
+        write_policy(&tool, &limited(bytes));
+        let plan = tool.gc_json(&["plan", "repo", "--policy", "policy.toml"]);
+        let checkpoints = plan["checkpoints"].as_array().expect("an array");
+        let gone = checkpoints.iter().filter(|checkpoint| checkpoint["verdict"] == "expire");
+        gone.map(|checkpoint| checkpoint["step"].as_u64().expect("a step")).collect::<Vec<_>>()
+    };
+    assert_eq!(expired(packs), [0_u64; 0], "all four take what their packs take");
+    // What the first stored is in use as long as there is any: its expiry would free nothing.
+    assert_eq!(expired(packs - 1), [2]);
+    assert_eq!(expired(1), [2, 3], "the newest stays, however large it is");
+    write_policy(&tool, &limited(packs - 1));
+    tool.gc(&["run", "repo", "--policy", "policy.toml"]).expect_code(0);
+    assert_eq!(steps(&tool), [1, 3, 4]);
+}
+
+#[test]
 fn a_plan_says_why_and_is_judged_again_before_it_is_carried_out() {
     let tool = tool(ONE, &["0.1", "0.5", "0.6"]);
     let shown = tool.gc(&["plan", "repo", "--policy", "policy.toml", "-o", "plan.json"]);

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Bench, Judged, Reason, Rule, Verdict};
 use crate::policy::{HumanSize, Raw};
 
-/// What must be measured: the size of the first so many of `order` together, shared packs counted once.
+/// What must be measured: what each of `order` has that none before it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fit {
     /// Bytes that the run may take.
@@ -37,17 +37,44 @@ impl Fit {
         Self { limit, untouchable: firm.max(at_least).min(order.len()), order }
     }
 
-    /// Gives up what does not fit. `sizes` has the bytes of the first, the first two, ... of `order`; it may end once they
-    /// are beyond the limit.
-    pub fn apply(&self, judged: &mut [Judged], sizes: &[u64]) {
-        let fitting = sizes.iter().take_while(|size| **size <= self.limit).count();
-        let kept = fitting.max(self.untouchable).min(self.order.len());
+    /// Gives up what does not fit; `stays` has an answer of [`Filling::admit`] for each of `order`.
+    pub fn apply(&self, judged: &mut [Judged], stays: &[bool]) {
         let limit = HumanSize(self.limit);
-        for at in &self.order[kept..] {
+        for (at, _) in self.order.iter().zip(stays).filter(|(_, stays)| !**stays) {
             let because: Vec<&str> = judged[*at].reasons.iter().map(|reason| reason.rule.name()).collect();
             let why = format!("the run would be larger than {limit}; {} was given up", because.join(", "));
             judged[*at].verdict = Verdict::Expire;
             judged[*at].reasons = vec![Reason { rule: Rule::MaxTotalSize, why }];
         }
+    }
+}
+
+/// A run that is filled up with its checkpoints, in the order of a [`Fit`].
+#[derive(Debug)]
+pub struct Filling<'f> {
+    fit: &'f Fit,
+    place: usize,
+    total: u64,
+    full: bool,
+}
+
+impl<'f> Filling<'f> {
+    /// Nothing yet.
+    pub fn new(fit: &'f Fit) -> Self {
+        Self { fit, place: 0, total: 0, full: false }
+    }
+
+    /// Whether the next checkpoint stays, which has packs of so many bytes that none before it has. Once one does not fit,
+    /// only such stay as cost nothing, because others keep all that they use.
+    pub fn admit(&mut self, bytes: u64) -> bool {
+        let total = self.total.saturating_add(bytes);
+        let firm = self.place < self.fit.untouchable;
+        let stays = firm || bytes == 0 || (!self.full && total <= self.fit.limit);
+        self.place += 1;
+        self.full |= !stays;
+        if stays {
+            self.total = total;
+        }
+        stays
     }
 }

@@ -171,10 +171,25 @@ fn a_run_that_is_too_large_gives_up_the_weakest_rules_and_of_these_the_oldest_fi
     // Kept: 1 2 4 6 as the first of a span, 7 and 8 as the last, 8 as the newest and the first of a span.
     assert_eq!(fit.order.iter().map(|at| at + 1).collect::<Vec<_>>(), [8, 7, 6, 4, 2, 1]);
     assert_eq!(fit.untouchable, 1);
-    fit.apply(&mut judged, &[10, 20, 30, 40, 50]);
+    fill(&fit, &mut judged, &[10; 6]);
     assert_eq!(kept(&judged), [4, 6, 7, 8]);
     assert_eq!(judged[1].reasons[0].rule, Rule::MaxTotalSize);
     assert!(judged[1].reasons[0].why.contains("keep_every"), "{judged:?}");
+}
+
+/// Applies `fit` where the checkpoints in its order have so many bytes that none before them has.
+fn fill(fit: &Fit, judged: &mut [Judged], bytes: &[u64]) {
+    let mut filling = Filling::new(fit);
+    let stays: Vec<bool> = bytes.iter().map(|bytes| filling.admit(*bytes)).collect();
+    fit.apply(judged, &stays);
+}
+
+#[test]
+fn a_checkpoint_that_costs_nothing_is_not_given_up() {
+    let (mut judged, fit) = Run::plain(4).judge("keep_last = 4\nmax_total_size = \"25 B\"\n", 4);
+    // The third takes it beyond the limit; the first uses what the newer ones keep anyway.
+    fill(&fit.unwrap(), &mut judged, &[10, 10, 10, 0]);
+    assert_eq!(kept(&judged), [1, 3, 4]);
 }
 
 #[test]
@@ -183,13 +198,13 @@ fn neither_the_newest_nor_a_tag_nor_the_least_number_is_given_up_for_size() {
     let run = run.with(3, 300, json!({})).with(4, 400, json!({}));
     let table = "keep_last = 4\ntagged = \"tag\"\nmax_total_size = \"1 B\"\n";
     let (mut judged, fit) = run.judge(table, 4);
-    fit.unwrap().apply(&mut judged, &[10]);
+    fill(&fit.unwrap(), &mut judged, &[10; 4]);
     assert_eq!(kept(&judged), [1, 4]);
     let (mut judged, fit) = run.judge(&format!("{table}at_least = 3\n"), 4);
-    fit.unwrap().apply(&mut judged, &[10]);
+    fill(&fit.unwrap(), &mut judged, &[10; 4]);
     assert_eq!(kept(&judged), [1, 3, 4]);
     let given = format!("{table}sacrifice = [\"tagged\", \"keep_last\"]\n");
     let (mut judged, fit) = run.judge(&given, 4);
-    fit.unwrap().apply(&mut judged, &[10]);
+    fill(&fit.unwrap(), &mut judged, &[10; 4]);
     assert_eq!(kept(&judged), [4]);
 }
