@@ -59,23 +59,21 @@ impl Held {
     }
 
     pub(crate) fn state(&self) -> State<'_> {
-        let shard = |held: &'_ HeldShard| Shard {
-            name: held.name.clone(),
-            dtype: held.dtype,
-            shape: held.shape.clone(),
-            bounds: held.bounds.clone(),
-            alias_of: held.alias_of.clone(),
-            replicas: held.replicas.clone(),
-            source: Source::Memory(&[]),
-        };
-        let with_bytes = |held| Shard { source: Source::Memory(HeldShard::bytes(held)), ..shard(held) };
-        State { shards: self.shards.iter().map(with_bytes).collect(), objects: self.objects.clone() }
+        State { shards: self.shards.iter().map(HeldShard::shard).collect(), objects: self.objects.clone() }
     }
 }
 
 impl HeldShard {
-    fn bytes(&self) -> &[u8] {
-        self.region.get().bytes()
+    fn shard(&self) -> Shard<'_> {
+        Shard {
+            name: self.name.clone(),
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+            bounds: self.bounds.clone(),
+            alias_of: self.alias_of.clone(),
+            replicas: self.replicas.clone(),
+            source: Source::Memory(self.region.get().bytes()),
+        }
     }
 }
 
