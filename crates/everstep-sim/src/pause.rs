@@ -1,4 +1,4 @@
-//! A store whose caller stops at its k-th call while something else happens.
+//! A store whose caller stops at one of its calls while something else happens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,11 +15,20 @@ use crate::crash::Moment;
 /// What happens meanwhile.
 type Interlude = BoxFuture<'static, ()>;
 
+/// Where a caller stops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// The call of this number; the first is 1.
+    Call(u64, Moment),
+    /// Before the first create of a key that contains this.
+    Create(String),
+}
+
 /// Counts the calls to a store, and lets something else happen from beginning to end at one of them.
 pub struct PauseStore {
     inner: Arc<dyn Store>,
     calls: AtomicU64,
-    at: (u64, Moment),
+    at: Place,
     interlude: Mutex<Option<Interlude>>,
 }
 
@@ -31,7 +40,16 @@ impl fmt::Debug for PauseStore {
 
 impl PauseStore {
     /// Lets `interlude` happen at call `at` (the first is 1), before or after that is carried out.
-    pub fn new(inner: Arc<dyn Store>, at: (u64, Moment), interlude: Interlude) -> Self {
+    pub fn new(inner: Arc<dyn Store>, (call, moment): (u64, Moment), interlude: Interlude) -> Self {
+        Self::at(inner, Place::Call(call, moment), interlude)
+    }
+
+    /// Lets `interlude` happen before the first create of a key that contains `part`.
+    pub fn before_create(inner: Arc<dyn Store>, part: &str, interlude: Interlude) -> Self {
+        Self::at(inner, Place::Create(part.to_owned()), interlude)
+    }
+
+    fn at(inner: Arc<dyn Store>, at: Place, interlude: Interlude) -> Self {
         Self { inner, calls: AtomicU64::new(0), at, interlude: Mutex::new(Some(interlude)) }
     }
 
@@ -42,11 +60,11 @@ impl PauseStore {
 
     async fn pass<T>(&self, call: impl Future<Output = T>) -> T {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        if self.at == (number, Moment::Before) {
+        if self.at == Place::Call(number, Moment::Before) {
             self.happen().await;
         }
         let answer = call.await;
-        if self.at == (number, Moment::After) {
+        if self.at == Place::Call(number, Moment::After) {
             self.happen().await;
         }
         answer
@@ -74,6 +92,9 @@ impl Store for PauseStore {
     }
 
     async fn create(&self, key: &Key, body: Payload) -> Result<Create, StoreError> {
+        if matches!(&self.at, Place::Create(part) if key.as_str().contains(part)) {
+            self.happen().await;
+        }
         self.pass(self.inner.create(key, body)).await
     }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use everstep_check::{CheckOptions, Severity, check};
 use everstep_format::name::RunName;
@@ -15,6 +16,7 @@ use everstep_sim::{
 };
 use everstep_store::{LocalOptions, LocalStore, Store, SystemWorld};
 use futures::FutureExt;
+use futures::channel::oneshot;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::states::{is_sound, load, run, save, save_into};
@@ -155,17 +157,22 @@ fn c07_a_collection_that_dies_at_any_call_loses_nothing_and_the_next_one_goes_on
     eprintln!("collecting: {deaths} deaths");
 }
 
-/// Saves a new version of the first run, another run against the oldest checkpoint, and collects.
-async fn bustle(yard: Yard, old: Checkpoint) {
+/// Saves another run against the oldest checkpoint; and, if it is `busy`, a new version of the first run before, and collects
+/// after.
+async fn bustle(yard: Yard, old: Checkpoint, busy: bool) {
     let repository = yard.enter().await;
-    save(&repository, 40, yard.pool).await.expect("nobody fences it");
+    if busy {
+        save(&repository, 40, yard.pool).await.expect("nobody fences it");
+    }
     // The oldest has the chunks of version 10, and may have expired meanwhile.
     let into = (&tuned(), Parents::These(vec![old]), 10);
     match save_into(&repository, into, yard.pool).await {
         Ok(_) | Err(SaveError::Repo(RepoError::Expired { .. })) => {}
         Err(error) => panic!("{error}"),
     }
-    collect(&yard.enter().await).await.expect("nothing is in the way");
+    if busy {
+        collect(&yard.enter().await).await.expect("nothing is in the way");
+    }
 }
 
 #[test]
@@ -174,11 +181,11 @@ fn c07_a_collection_may_stop_at_any_call_while_others_save_expire_and_collect() 
     let mut pauses = 0;
     for call in 1.. {
         let mut over = false;
-        for moment in MOMENTS {
+        for (moment, busy) in MOMENTS.into_iter().flat_map(|moment| [(moment, true), (moment, false)]) {
             over |= play(pool, |yard| async move {
                 let old = yard.prepare().await;
                 let (process, inner) = yard.connect();
-                let interlude = bustle(yard.clone(), old).boxed();
+                let interlude = bustle(yard.clone(), old, busy).boxed();
                 let store = Arc::new(PauseStore::new(inner, (call, moment), interlude));
                 let repository = yard.open((process, store.clone())).await.expect("it opens");
                 match collect(&repository).await {
@@ -197,6 +204,57 @@ fn c07_a_collection_may_stop_at_any_call_while_others_save_expire_and_collect() 
     }
     assert!(pauses > 60, "{pauses}");
     eprintln!("collecting: a collection stopped at {pauses} places");
+}
+
+/// A save against the oldest checkpoint that is about to commit: tell it to go on, and hear that it has.
+fn about_to_commit(yard: &Yard, old: Checkpoint) -> (oneshot::Sender<()>, oneshot::Receiver<()>) {
+    let (go, told) = oneshot::channel();
+    let (ended, end) = oneshot::channel();
+    let (process, inner) = yard.connect();
+    let wait = async move { _ = told.await };
+    let store = Arc::new(PauseStore::before_create(inner, "runs/tuned/decisions", wait.boxed()));
+    let saver = yard.clone();
+    let life = async move {
+        let repository = saver.open((process, store)).await.expect("it opens");
+        let into = (&tuned(), Parents::These(vec![old]), 10);
+        save_into(&repository, into, saver.pool).await.expect("it commits");
+        ended.send(()).expect("somebody waits");
+    };
+    yard.room.spawn(process, life.boxed());
+    (go, end)
+}
+
+#[test]
+fn c07_a_save_may_commit_and_its_parent_be_stripped_at_any_call_of_a_slower_collection() {
+    let pool = pool();
+    for call in 1.. {
+        let over = play(pool, |yard| async move {
+            let old = yard.prepare().await;
+            let (go, end) = about_to_commit(&yard, old);
+            yard.room.sleep(Duration::from_secs(600)).await;
+            let (process, inner) = yard.connect();
+            let other = yard.clone();
+            let interlude = async move {
+                go.send(()).expect("it waits");
+                end.await.expect("it commits");
+                collect(&other.enter().await).await.expect("nothing is in the way");
+            };
+            let store = Arc::new(PauseStore::new(inner, (call, Moment::Before), interlude.boxed()));
+            let repository = yard.open((process, store.clone())).await.expect("it opens");
+            match collect(&repository).await {
+                Ok(_) | Err(GcError::Changed) => {}
+                Err(error) => panic!("call {call}: {error}"),
+            }
+            let over = store.calls() < call;
+            if !over {
+                assert_eq!(yard.judge().await, 2, "the newest of each run");
+            }
+            over
+        });
+        if over {
+            break;
+        }
+    }
 }
 
 #[test]
