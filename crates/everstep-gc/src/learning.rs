@@ -96,7 +96,7 @@ impl Known {
         self.outcomes.extend(read);
         let claimed = |(place, entry): &(&Place, &Entry)| {
             let aborted = matches!(self.outcomes.get(*place), Some(Outcome::Aborted(_)));
-            !gone(entry) && !(entry.swept && aborted) && !self.intents.contains_key(*place)
+            !(gone(entry) || entry.swept && aborted || self.intents.contains_key(*place))
         };
         let places: Vec<Place> = listing.attempts.iter().filter(claimed).map(|(p, _)| p.clone()).collect();
         let read = read_all(places, reading, |place| read_intent(reading.repository, place)).await?;

@@ -14,8 +14,8 @@ const WIDTH: u64 = 1024;
 /// The box `at` of "w", stored by `rank`, with these contents.
 fn stored(rank: u32, at: u64, contents: &str) -> PartRow {
     let pack = PackAddress { attempt: AttemptId([7; 16]), rank: Rank(rank), pack: PackId([1; 32]) };
-    let location =
-        Location { pack, pack_len: 1 << 20, pack_offset: 64, stored_len: WIDTH, codec: Codec::Raw };
+    let pack_offset = 64 + WIDTH * u64::from(contents.as_bytes()[0]);
+    let location = Location { pack, pack_len: 1 << 20, pack_offset, stored_len: WIDTH, codec: Codec::Raw };
     let row = Row {
         name: Arc::from("w"),
         kind: Kind::Tensor,
