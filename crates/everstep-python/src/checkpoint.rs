@@ -50,6 +50,10 @@ struct Readable {
     length: usize,
 }
 
+/// Bytes up to which a box is read by itself, with the rows of its name alone, and copied once more. What is larger is loaded
+/// where it is to lie; that reads the whole index, which is small beside it.
+const SMALL_READ: usize = 64 << 20;
+
 /// `None` for what the checkpoint itself refuses to read, and says why.
 fn readable(entry: &everstep::Entry, bounds: Option<Bounds>) -> Option<Readable> {
     let ElementType::Dtype(dtype) = &entry.element else { return None };
@@ -135,14 +139,21 @@ impl Checkpoint {
             _ => return Err(PyTypeError::new_err("offset and extent of a box belong together")),
         };
         let asked = bounds.clone();
-        let entry = self.run_on(py, |checkpoint| {
+        let (entry, small) = self.run_on(py, |checkpoint| {
             let entry = checkpoint.entry(name)?.and_then(|entry| readable(&entry, asked));
+            if entry.as_ref().is_some_and(|entry| entry.length > SMALL_READ) {
+                return Ok((entry, None));
+            }
             // What cannot be read is refused with the reason.
-            entry.map_or_else(|| checkpoint.read(name, bounds).map(|_| None), |entry| Ok(Some(entry)))
+            let bytes = checkpoint.read(name, bounds)?;
+            Ok((entry, Some(bytes)))
         })?;
         let Some(Readable { dtype, shape, bounds, length }) = entry else {
             return Err(PyMemoryError::new_err(format!("{name:?} does not fit the memory of this machine")));
         };
+        if let Some(bytes) = small {
+            return Ok((dtype.name().to_owned(), bounds.extent.to_vec(), PyByteArray::new(py, &bytes)));
+        }
         // Straight into Python's memory: a tensor may be half of what a machine has.
         let bytes = PyByteArray::new_with(py, length, |_| Ok(()))?;
         let region = Py::new(py, Region::of_buffer(&bytes, true)?)?;

@@ -60,6 +60,8 @@ pub(crate) struct Plan<'r> {
     pub(crate) reads: Vec<Read>,
     /// Per wish, the lengths in bytes of the disjoint bands that make up its memory.
     pub(crate) bands: Vec<Vec<usize>>,
+    /// How many bands these are in all.
+    pub(crate) band_count: usize,
     /// Raw bytes to place.
     pub(crate) bytes: u64,
 }
@@ -119,8 +121,8 @@ impl<'r> Plan<'r> {
             boxes.push(common);
         }
         covers(wish, &boxes)?;
-        let base = self.bands.iter().map(Vec::len).sum();
-        let bands = band(&mut self.placements[first..], base);
+        let bands = band(&mut self.placements[first..], self.band_count);
+        self.band_count += bands.len();
         self.bands.push(bands);
         Ok(())
     }
