@@ -94,12 +94,15 @@ class Announcer:
 
     def __init__(self, on_event: Callable[[Event], None] | None, every: float):
         self.on_event, self.every = on_event, every
+        #: One event at a time, though several threads have some to tell.
+        self._turn = threading.RLock()
 
     def tell(self, event: Event) -> None:
         if self.on_event is None:
             return
         try:
-            self.on_event(event)
+            with self._turn:
+                self.on_event(event)
         except Exception:
             log.warning("on_event failed for %s of step %d", event.kind, event.step, exc_info=True)
 

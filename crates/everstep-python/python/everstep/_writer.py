@@ -42,7 +42,7 @@ class WriterOptions:
     staging_threads: int = max(1, (os.cpu_count() or 1) // 2)
     #: Whether values that are not plain may be pickled.
     allow_pickle: bool = False
-    #: Called with an `Event`; from other threads, one at a time for each save.
+    #: Called with an `Event`, one at a time, mostly from other threads.
     on_event: Callable[[Event], None] | None = None
     #: Seconds between two events of progress.
     progress_every: float = 10.0
