@@ -152,7 +152,7 @@ fn a_collection_costs_its_candidates_and_the_refs_that_touch_them_and_a_second_o
 }
 
 #[test]
-#[ignore = "1.9 million objects in memory"]
+#[ignore = "1.9 million objects in memory take minutes: `make test-long`"]
 fn a_collection_of_a_thousand_checkpoints_of_1856_ranks() {
     runtime().block_on(collect_after(1000));
 }
