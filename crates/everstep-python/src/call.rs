@@ -56,6 +56,8 @@ pub(crate) fn run<T: Send>(
     work: impl FnOnce() -> Result<T, Failure> + Send,
 ) -> PyResult<T> {
     let cancel = progress.map(|progress| progress.token().clone()).unwrap_or_default();
+    let background = progress.is_some_and(Progress::in_background);
+    let work = move || if background { everstep::in_background(work) } else { work() };
     let (ended, signal) = py.detach(|| on_own_thread(&cancel, work))?;
     match (ended, signal) {
         (_, Some(signal)) => Err(signal),

@@ -20,7 +20,7 @@ pub(crate) fn options(given: HashMap<String, Bound<'_, PyAny>>) -> PyResult<Opti
 }
 
 fn set(options: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    let Options { store, save, restore, threads, .. } = options;
+    let Options { store, save, restore, threads, background, .. } = options;
     match name {
         "profile" => store.s3.profile = value.extract()?,
         "region" => store.s3.region = value.extract()?,
@@ -34,6 +34,8 @@ fn set(options: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
         }
         "network_file_system" => store.allow_network_fs = value.extract()?,
         "threads" => *threads = Some(value.extract()?),
+        "background_threads" => background.threads = Some(value.extract()?),
+        "background_nice" => background.nice = value.extract()?,
         "bytes_in_flight" => {
             save.bytes_in_flight = value.extract()?;
             restore.bytes_in_flight = value.extract()?;

@@ -12,9 +12,15 @@ pub(crate) struct Progress {
     planned: AtomicU64,
     done: AtomicU64,
     cancel: Cancel,
+    background: bool,
 }
 
 impl Progress {
+    /// Whether nobody waits for the call.
+    pub(crate) fn in_background(&self) -> bool {
+        self.background
+    }
+
     /// What stops the call.
     pub(crate) fn token(&self) -> &Cancel {
         &self.cancel
@@ -24,8 +30,9 @@ impl Progress {
 #[pymethods]
 impl Progress {
     #[new]
-    fn new() -> Self {
-        Self::default()
+    #[pyo3(signature = (background = false))]
+    fn new(background: bool) -> Self {
+        Self { background, ..Self::default() }
     }
 
     /// Bytes to be done.

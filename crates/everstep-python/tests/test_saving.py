@@ -2,7 +2,9 @@
 
 import logging
 import queue
+import sys
 import threading
+from pathlib import Path
 
 import everstep
 import numpy as np
@@ -347,6 +349,26 @@ def test_stats_say_what_a_save_took(run):
         stats.raw_bytes >= stats.new_raw_bytes > stats.stored_bytes > 0
     )  # the state is constant, so it compresses
     assert stats.requests > 0 and stats.retries == 0
+
+
+def niceness(kind: str) -> list[int]:
+    """How far threads of that kind give way, in this process."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        _, named, fields = (task / "stat").read_text().replace("(", ")").split(")")
+        found += [int(fields.split()[16])] if named.startswith(kind) else []
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux only")
+def test_a_save_in_the_background_gives_way_to_the_training(folder):
+    repo = everstep.Repository(str(folder), threads=2, background_threads=1, background_nice=7)
+    with repo.run("gpt").writer() as writer:
+        writer.save(1, state_of(1.0))
+        assert 7 not in niceness("everstep-idle"), "somebody waited for that"
+        writer.save_async(2, state_of(2.0)).result(60)
+        assert niceness("everstep-idle").count(7) == 1
+    assert set(niceness("everstep-cpu")) == {0}
 
 
 def test_a_closed_writer_saves_no_more(run):

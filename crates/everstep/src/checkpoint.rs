@@ -149,8 +149,11 @@ impl Checkpoint {
         act: impl FnOnce(&Tools<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let engine = &self.repository.engine;
-        let tools =
-            Tools { pool: &engine.pool, settings: &engine.options.restore, progress: &Watched(progress) };
+        let tools = Tools {
+            pool: engine.cpu.pool(),
+            settings: &engine.options.restore,
+            progress: &Watched(progress),
+        };
         act(&tools)
     }
 }

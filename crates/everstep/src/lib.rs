@@ -44,6 +44,7 @@
 
 mod cancel;
 mod checkpoint;
+mod cpu;
 pub mod doctor;
 mod error;
 mod lease;
@@ -57,10 +58,11 @@ mod run;
 
 pub use cancel::Cancel;
 pub use checkpoint::Checkpoint;
+pub use cpu::in_background;
 pub use error::{Error, ErrorKind};
 pub use lease::Lease;
 pub use member::Member;
-pub use options::Options;
+pub use options::{Background, Options};
 pub use progress::Progress;
 pub use repository::Repository;
 pub use retention::Retention;

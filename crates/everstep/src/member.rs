@@ -79,7 +79,8 @@ impl Member {
     ) -> Result<HandedIn, Error> {
         let engine = &self.repository.engine;
         let settings = &engine.options.save;
-        let tools = Tools { pool: &engine.pool, settings, progress: &Watched(progress), cache: &self.cache };
+        let tools =
+            Tools { pool: engine.cpu.pool(), settings, progress: &Watched(progress), cache: &self.cache };
         let options = ShareOptions { step, group: group.clone() };
         let handed_in = engine.wait(self.inner.hand_in(state, &options, &tools));
         if handed_in.as_ref().is_err_and(Error::is_interruption) {

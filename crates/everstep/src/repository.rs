@@ -12,9 +12,9 @@ use everstep_format::reference::CheckpointRef;
 use everstep_repo::{InitOptions, Rendezvous, Repository as Inner, StoreRendezvous};
 use everstep_store::{Snapshot, Store, SystemWorld, World};
 use futures::future::{Either, select};
-use rayon::ThreadPool;
 use tokio::runtime::Runtime;
 
+use crate::cpu::CpuThreads;
 use crate::progress::Watched;
 use crate::{Cancel, Checkpoint, Error, Options, Progress, Report, Run};
 
@@ -28,7 +28,7 @@ pub struct Repository {
 /// The threads of a repository, and how it uses them.
 pub(crate) struct Engine {
     pub(crate) runtime: IoThreads,
-    pub(crate) pool: ThreadPool,
+    pub(crate) cpu: CpuThreads,
     pub(crate) options: Options,
 }
 
@@ -57,19 +57,14 @@ pub(crate) type Outside = (Arc<dyn Store>, Arc<dyn World>);
 impl Engine {
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = options.threads.unwrap_or(cores).max(1);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(cores.max(2))
             .thread_name("everstep-io")
             .enable_all()
             .build()
             .map_err(|e| Error::invalid(format!("cannot start the I/O threads: {e}")))?;
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|n| format!("everstep-cpu-{n}"))
-            .build()
-            .map_err(|e| Error::invalid(format!("cannot start {threads} CPU threads: {e}")))?;
-        Ok(Self { runtime: IoThreads(Some(runtime)), pool, options: options.clone() })
+        let cpu = CpuThreads::new(options, cores)?;
+        Ok(Self { runtime: IoThreads(Some(runtime)), cpu, options: options.clone() })
     }
 
     /// Clock and randomness of this machine.
@@ -188,7 +183,7 @@ impl Repository {
     ) -> Result<Report, Error> {
         let options = CheckOptions { deep, only: only.map(|checkpoint| checkpoint.inner().clone()) };
         let settings = &self.engine.options.check;
-        let tools = Tools { pool: &self.engine.pool, settings, progress: &Watched(progress) };
+        let tools = Tools { pool: self.engine.cpu.pool(), settings, progress: &Watched(progress) };
         self.engine.wait(everstep_check::check(&self.inner, &options, &tools))
     }
 }

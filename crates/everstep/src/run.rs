@@ -223,7 +223,8 @@ impl Writer {
     ) -> Result<SaveReport, Error> {
         let engine = &self.repository.engine;
         let settings = &engine.options.save;
-        let tools = Tools { pool: &engine.pool, settings, progress: &Watched(progress), cache: &self.cache };
+        let tools =
+            Tools { pool: engine.cpu.pool(), settings, progress: &Watched(progress), cache: &self.cache };
         let (before, occasion) = (self.session.ticket().next, options.occasion());
         let saved = engine.wait(everstep_save::save(&mut self.session, state, options, &tools));
         if saved.as_ref().is_err_and(Error::is_interruption) {

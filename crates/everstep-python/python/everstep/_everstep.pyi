@@ -47,7 +47,8 @@ class Arena:
 @final
 class Progress:
     """Counters that a running call moves; may be read from any thread. For one call: once cancelled, it stays so."""
-    def __new__(cls) -> Progress: ...
+    def __new__(cls, background: bool = False) -> Progress:
+        """background: of a call that nobody waits for, whose threads give way."""
     planned: int
     done: int
 
@@ -55,8 +56,8 @@ class Progress:
 class Repository:
     @staticmethod
     def open(url: str, options: Mapping[str, Any]) -> Repository:
-        """options: profile, region, endpoint_url, allow_http, network_file_system, threads, bytes_in_flight, uploads,
-        compress (each optional; None means default)."""
+        """options: profile, region, endpoint_url, allow_http, network_file_system, threads, background_threads, background_nice,
+        bytes_in_flight, uploads, compress (each optional; None means default)."""
     @staticmethod
     def create(url: str, options: Mapping[str, Any]) -> Repository: ...
     @property

@@ -51,13 +51,13 @@ class Job:
     """One save. `staged` is done when the state may change again, `committed` when the checkpoint is durable: it holds a
     `Saved`, or the error. A save that the overlap rule skipped has `skipped` and ends with None."""
 
-    def __init__(self, step: int):
+    def __init__(self, step: int, background: bool = False):
         self.step = step
         self.staged: Future[None] = Future()
         self.committed: Future[Saved | None] = Future()
         self.skipped = False
         self.stats = Stats()
-        self.progress = _everstep.Progress()
+        self.progress = _everstep.Progress(background)
 
     @property
     def outcome(self) -> str:

@@ -22,7 +22,8 @@ class Repository:
 
     `url`: `file:///path` or a plain path, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`,
     `memory://name`. `profile`, `region`, `endpoint_url`, `allow_http` are those of S3. `threads` is how many CPU threads
-    hashing and coding may use (default: all cores).
+    hashing and coding may use (default: all cores); `background_threads` and `background_nice` (0 to 19, on Linux) are how
+    many and how far they give way while a save runs in the background.
     `create=True` makes the repository if there is none.
 
     Raises NotFound, PermissionDenied, Unreachable, UnsupportedVersion, InvalidArgument.
@@ -38,6 +39,8 @@ class Repository:
         allow_http: bool = False,
         network_file_system: bool = False,
         threads: int | None = None,
+        background_threads: int | None = None,
+        background_nice: int | None = None,
         bytes_in_flight: int | None = None,
         compress: bool = True,
         create: bool = False,
@@ -49,6 +52,8 @@ class Repository:
             "allow_http": allow_http,
             "network_file_system": network_file_system,
             "threads": threads,
+            "background_threads": background_threads,
+            "background_nice": background_nice,
             "bytes_in_flight": bytes_in_flight,
             "compress": compress,
         }

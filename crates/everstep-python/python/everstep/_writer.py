@@ -168,7 +168,7 @@ class Writer:
             raise InvalidArgument(f'staging is "blocking" or "overlap", not {staging!r}')
         started, step = time.monotonic(), _step(step)
         skipped = self._agree("save", step, in_background=True) == "skip"
-        job = self._new_job(step)
+        job = self._new_job(step, background=True)
         if skipped:
             return self._skipped(job)
         try:
@@ -249,8 +249,8 @@ class Writer:
 
     # Agreeing.
 
-    def _new_job(self, step: int) -> Job:
-        job = Job(step)
+    def _new_job(self, step: int, background: bool = False) -> Job:
+        job = Job(step, background)
         self._jobs.append(job)
         return job
 
