@@ -3,7 +3,7 @@
 use stateright::Property;
 
 use crate::actions::Protocol;
-use crate::state::{Decision, State};
+use crate::state::{Decision, Event, State};
 
 /// A decision is a write-once register.
 pub(crate) const FINAL: &str = "a decision never changes";
@@ -12,7 +12,7 @@ pub(crate) const MATCHING: &str = "a COMMIT is of the attempt that claimed its o
 
 pub(crate) fn rules() -> Vec<Property<Protocol>> {
     vec![
-        Property::always(FINAL, |_, state: &State| !state.overwritten),
+        Property::always(FINAL, |_, state: &State| state.event != Some(Event::DecisionReplaced)),
         Property::always(MATCHING, |_, state: &State| {
             state.store.everywhere().all(|(_, slot)| match slot.decision {
                 Some(Decision::Commit { attempt, .. }) => slot.attempt() == Some(attempt),

@@ -3,7 +3,7 @@
 use stateright::Property;
 
 use crate::actions::Protocol;
-use crate::state::{Intent, Slot, State, Writer};
+use crate::state::{Event, Intent, Session, Slot, State};
 
 /// R1 and R2.
 pub(crate) const FENCED: &str = "once a session has resolved latest, no older session commits";
@@ -15,36 +15,39 @@ pub(crate) const REMEMBERED: &str = "a finished rollback is what the next sessio
 pub(crate) fn rules() -> Vec<Property<Protocol>> {
     vec![
         Property::always(FENCED, |protocol, state| {
-            writers(protocol, state)
-                .all(|(run, writer)| !writer.has_resolved() || is_stable(state, run, writer))
+            sessions(protocol, state).all(|(run, session)| is_stable(state, run, session))
         }),
         Property::always(STANDING, |protocol, state| {
-            writers(protocol, state).all(|(run, writer)| !writer.has_resolved() || stands(state, run, writer))
+            sessions(protocol, state).all(|(run, session)| stands(protocol, state, (run, session)))
         }),
-        Property::always(REMEMBERED, |_, state: &State| !state.forgotten_rollback),
+        Property::always(REMEMBERED, |_, state: &State| state.event != Some(Event::RollbackForgotten)),
     ]
 }
 
-fn writers<'a>(protocol: &'a Protocol, state: &'a State) -> impl Iterator<Item = (u8, &'a Writer)> {
-    protocol.config.writers.iter().copied().zip(&state.writers)
+/// The sessions that are past R3, with their runs.
+fn sessions<'a>(protocol: &'a Protocol, state: &'a State) -> impl Iterator<Item = (u8, &'a Session)> {
+    let all = protocol.config.sessions.iter().copied().zip(&state.sessions);
+    all.filter(|(_, session)| session.has_resolved())
 }
 
-/// Every COMMIT of an older session was there when `writer` resolved `latest`.
-fn is_stable(state: &State, run: u8, writer: &Writer) -> bool {
+/// Every COMMIT of an older session was there when `session` resolved `latest`.
+fn is_stable(state: &State, run: u8, session: &Session) -> bool {
     let is_older = |slot: &Slot| match slot.intent {
-        Some(Intent::Save { session, .. }) => {
-            state.writers.get(usize::from(session)).is_some_and(|other| other.fence < writer.fence)
+        Some(Intent::Save { session: of, .. }) => {
+            state.sessions.get(usize::from(of)).is_some_and(|other| other.fence < session.fence)
         }
         _ => false,
     };
     let mut commits = state.store.claimed(run).filter(|(_, slot)| slot.is_commit());
-    commits.all(|(place, slot)| writer.seen.has(place.ordinal) || !is_older(slot))
+    commits.all(|(place, slot)| session.seen.has(place.ordinal) || !is_older(slot))
 }
 
-fn stands(state: &State, run: u8, writer: &Writer) -> bool {
-    let Some(standing) = writer.standing else { return true };
+fn stands(protocol: &Protocol, state: &State, (run, session): (u8, &Session)) -> bool {
+    let Some(standing) = session.standing.filter(|_| !(protocol.config.pins && run == 1)) else {
+        return true;
+    };
     let newer = |slot: &Slot| matches!(slot.intent, Some(Intent::Fence { .. })) || slot.is_commit();
-    let floor = writer.fence.max(standing.ordinal);
+    let floor = session.fence.max(standing.ordinal);
     let outdated = state.store.claimed(run).any(|(place, slot)| place.ordinal > floor && newer(slot));
     outdated || !state.store.slot(standing).expired
 }

@@ -4,53 +4,82 @@ use stateright::Property;
 
 use super::honest::is_committed;
 use crate::actions::Protocol;
-use crate::state::{Intent, Report, Set, Stage, State};
-use crate::variants::Config;
+use crate::configs::Config;
+use crate::state::{Event, Lessee, Report, Set, Slot, Stage, State, packs_of};
+
+type Check = fn(&Protocol, &State) -> bool;
 
 /// The examples that a search through `config` must meet.
 pub(crate) fn promised(config: &Config) -> Vec<Property<Protocol>> {
-    let mut examples = vec![Property::sometimes("a save commits", |_, state: &State| {
-        state.reports.contains(&Report::Committed)
-    })];
-    if config.writers.len() > 1 && config.writers.iter().all(|run| *run == config.writers[0]) {
-        examples.push(Property::sometimes("a session meets a newer fence", |_, state: &State| {
-            state.writers.iter().any(|writer| writer.stage == Stage::Stopped)
-        }));
-    }
-    if config.faults > 0 {
-        examples.push(Property::sometimes("a lost reply is cleared up", |_, state: &State| state.cleared_up));
-        examples.push(Property::sometimes("an unknown outcome turns out committed", |_, state: &State| {
-            (0u8..).zip(state.reports).any(|(a, report)| report == Report::Unknown && is_committed(state, a))
-        }));
-    }
-    if config.passes > 0 {
-        examples
-            .push(Property::sometimes("a pack is collected", |_, state| any_attempt(state, is_collected)));
-        if config.retention {
-            examples.push(Property::sometimes("a parent is dropped", |_, state| any_parent_dropped(state)));
-        }
-    }
-    if config.rollback {
-        examples.push(Property::sometimes("a rollback commits", |_, state: &State| {
-            state.writers.iter().any(|writer| writer.rolled_back.is_some())
-        }));
-    }
-    examples
+    let same_run = config.sessions.len() > 1 && config.sessions.iter().all(|run| *run == config.sessions[0]);
+    let collects = config.passes > 0 && !config.newer;
+    let examples: [(bool, &'static str, Check); 13] = [
+        (true, "a save commits", |_, state| state.reports.contains(&Report::Committed)),
+        (same_run, "a session meets a newer fence", |_, state| {
+            state.sessions.iter().any(|session| session.stage == Stage::Stopped)
+        }),
+        (
+            config.faults > 0 && config.ranks == 1 && config.lessees == 0,
+            "a lost reply is cleared up",
+            |_, state| state.event == Some(Event::ClearedUp),
+        ),
+        (config.faults > 0, "an unknown outcome turns out committed", |_, state| {
+            (0..).zip(state.reports).any(|(a, report)| report == Report::Unknown && is_committed(state, a))
+        }),
+        (collects, "a pack is collected", |_, state| any_save(state, |slot| is_collected(state, slot))),
+        (
+            collects && config.retention && config.sessions.len() > 1 && !config.pins,
+            "a parent is dropped",
+            |_, state| any_save(state, |slot| has_dropped_its_parent(state, slot)),
+        ),
+        (collects && config.collectors > 1 && config.sessions == [0], "a pass is thrown away", |_, state| {
+            state.event == Some(Event::PassRestarted)
+        }),
+        (config.rollback, "a rollback commits", |_, state| {
+            state.sessions.iter().any(|session| session.rolled_back.is_some())
+        }),
+        (config.pins && collects, "a pin outlives what it pins", |_, state| {
+            any_save(state, |slot| outlives_a_parent(state, slot))
+        }),
+        (config.deltas && config.attempts > 1, "a delta of a delta counts", |_, state| {
+            any_save(state, |slot| {
+                let index = slot.attempt().and_then(|attempt| state.store.index(attempt));
+                slot.counts() && index.is_some_and(|index| index.bases.each().count() > 1)
+            })
+        }),
+        (config.parents > 1, "an attempt of two parents counts", |_, state| {
+            any_save(state, |slot| slot.counts() && slot.parents().count() > 1)
+        }),
+        (config.lessees > 0, "a lease holds what has expired", |_, state| {
+            state.lessees.iter().any(|lessee| match *lessee {
+                Lessee::Holding(place) => state.store.slot(place).expired,
+                _ => false,
+            })
+        }),
+        (config.ranks > 1 && config.impatience, "a rank comes late", |_, state| {
+            state.event == Some(Event::LatePack)
+        }),
+    ];
+    let promised = examples.into_iter().filter(|(wanted, ..)| *wanted);
+    promised.map(|(_, name, check)| Property::sometimes(name, check)).collect()
 }
 
-fn any_attempt(state: &State, check: fn(&State, u8) -> bool) -> bool {
-    state.store.everywhere().filter_map(|(_, slot)| slot.attempt()).any(|attempt| check(state, attempt))
+fn any_save(state: &State, check: impl Fn(&Slot) -> bool) -> bool {
+    state.store.everywhere().any(|(_, slot)| slot.attempt().is_some() && check(slot))
 }
 
-fn is_collected(state: &State, attempt: u8) -> bool {
-    state.store.refs[usize::from(attempt)].has(attempt) && !state.store.packs.has(attempt)
+fn is_collected(state: &State, slot: &Slot) -> bool {
+    let attempt = slot.attempt().filter(|attempt| state.store.index(*attempt).is_some());
+    attempt.is_some_and(|attempt| packs_of(Set::one(attempt)).each().all(|pack| !state.store.packs.has(pack)))
 }
 
-fn any_parent_dropped(state: &State) -> bool {
-    state.store.everywhere().any(|(_, slot)| match slot.intent {
-        Some(Intent::Save { attempt, parent: Some(_), .. }) => {
-            state.store.refs[usize::from(attempt)] == Set::one(attempt)
-        }
-        _ => false,
-    })
+fn has_dropped_its_parent(state: &State, slot: &Slot) -> bool {
+    let index = slot.attempt().and_then(|attempt| Some((attempt, state.store.index(attempt)?)));
+    slot.parents().next().is_some()
+        && index.is_some_and(|(attempt, index)| index.needs().within(packs_of(Set::one(attempt))))
+}
+
+fn outlives_a_parent(state: &State, slot: &Slot) -> bool {
+    let gone = |attempt| !state.store.tables.has(attempt);
+    slot.counts() && slot.parents().any(|parent| state.store.slot(parent).attempt().is_some_and(gone))
 }
