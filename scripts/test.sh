@@ -34,6 +34,7 @@ proofs() { cargo test --workspace --locked --no-fail-fast --test model --test si
 python_tests() {
     scripts/python.sh scripts/torch-requirements.txt
     scripts/python.sh scripts/python-requirements.txt
+    scripts/python.sh scripts/frameworks-requirements.txt
     scripts/python-package.sh
     .venv/bin/python -m pytest -q crates/everstep-python/tests
 }

@@ -4,6 +4,7 @@ import collections
 import enum
 import math
 import struct
+from typing import NamedTuple
 
 import everstep
 import numpy as np
@@ -288,3 +289,24 @@ def test_names_of_any_text_come_back(save):
     into = {name: np.zeros(3, int) for name in names}
     save(state).load(into)
     assert [int(array[0]) for array in into.values()] == list(range(len(names)))
+
+
+class Moments(NamedTuple):
+    count: int
+    mean: torch.Tensor
+
+
+class Nothing(NamedTuple):
+    pass
+
+
+def test_named_tuples_are_saved_by_the_names_of_their_items_and_keep_their_class(save):
+    state = {"opt": (Moments(3, torch.ones(2)), Nothing()), "plain": ((Nothing(), Nothing()), [1])}
+    checkpoint = save(state)
+    assert {entry["name"] for entry in checkpoint.entries()} == {"opt.0.count", "opt.0.mean", "opt.1", "plain"}
+    mean = torch.zeros(2)
+    into = {"opt": (Moments(0, mean), Nothing()), "plain": ((Nothing(), Nothing()), [])}
+    checkpoint.load(into)
+    (moments, nothing), (inner, numbers) = into["opt"], into["plain"]
+    assert type(moments) is Moments and moments.count == 3 and moments.mean is mean and mean.all()
+    assert type(nothing) is Nothing and [type(part) for part in inner] == [Nothing, Nothing] and numbers == [1]

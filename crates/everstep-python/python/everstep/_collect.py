@@ -110,6 +110,8 @@ def collect(state: Mapping, rank: int, allow_pickle: bool) -> Collected:
             return True
         if isinstance(value, Mapping):
             return mapping(name, value)
+        if _values.is_named_tuple(value):
+            return children(name, zip(value._fields, value))
         if _optimizers.is_optimizer(value):
             parts = _optimizers.Named(name, value, parameter_names()).state_dict()
             if not children(name, parts.items()):  # it has not made a step, or keeps nothing

@@ -21,6 +21,11 @@ _NAMES = {
 _OF_NAMES = {ours: theirs for theirs, ours in _NAMES.items()}
 
 
+def format_name(theirs: str) -> str | None:
+    """What an element type of this name in numpy is called in the format, if it has it."""
+    return _NAMES.get(theirs)
+
+
 #: The same by types that were met: numpy takes long to say the name of one.
 _OF_TYPES: dict[np.dtype, str] = {}
 

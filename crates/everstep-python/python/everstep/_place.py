@@ -80,7 +80,8 @@ class Placing:
         self.missing: list[str] = []
         self.problems: list[str] = []
         self.prepared: dict[int, Any] = {}
-        self.scalars: dict[str, Any] = {}
+        #: What makes the values that take the place of those that cannot be changed.
+        self.replaced: dict[str, Callable[[], Any]] = {}
         self.values: dict[str, Any] = {}
         self.report = LoadReport(step=checkpoint.step)
 
@@ -107,11 +108,10 @@ class Placing:
 
     def _plan(self, name: str, value: Any) -> None:
         kind = type(value)
-        pieces = None if kind is dict or kind is list or kind is tuple else _tensors.pieces(name, value)
-        if pieces is not None:
-            if _is_scalar_array(kind):
-                self.scalars[name] = pieces[0].local
-            return self._plan_tensor(name, pieces)
+        if kind is not dict and kind is not list and kind is not tuple:
+            pieces, replace = _tensors.targets(name, value)
+            if pieces is not None:
+                return self._plan_tensor(name, pieces, replace)
         entry = self.stored.get(name)
         if kind is PerRank or (entry is not None and entry["kind"] == "object"):
             return self._plan_object(name, value, entry)
@@ -121,6 +121,8 @@ class Placing:
             return self._plan_items(name, value.items())
         if kind is list or kind is tuple:
             return self._plan_items(name, enumerate(value))
+        if _values.is_named_tuple(value):
+            return self._plan_items(name, zip(value._fields, value))
         if _optimizers.is_optimizer(value):
             return self._plan_optimizer(name, value)
         if is_stateful(value):
@@ -138,7 +140,7 @@ class Placing:
             self.missing += missing
         self._plan_items(name, target.items())
 
-    def _plan_tensor(self, name: str, pieces: list[Piece]) -> None:
+    def _plan_tensor(self, name: str, pieces: list[Piece], replace: Callable[[], Any] | None) -> None:
         if not self.stored.selected(name):
             return
         entry = self.stored.get(name)
@@ -148,6 +150,8 @@ class Placing:
             self.problems.append(f"{name} is stored as a value, the state has a tensor")
         else:
             self.pieces += [(name, piece) for piece in pieces]
+            if replace is not None:
+                self.replaced[name] = replace
         self.asked.add(self.stored.name(name))
 
     def _plan_object(self, name: str, value: Any, entry: dict | None) -> None:
@@ -270,10 +274,12 @@ class Placing:
             return value
         if type(value) is tuple:
             return tuple(self._rebuild(f"{name}.{i}", item) for i, item in enumerate(value))
+        if _values.is_named_tuple(value):
+            return type(value)(*(self._rebuild(f"{name}.{key}", item) for key, item in zip(value._fields, value)))
         if id(value) in self.prepared:
             self._hand_over(name, value)
-        elif name in self.scalars:
-            return self.scalars[name][()]
+        elif name in self.replaced:
+            return self.replaced[name]()
         return value
 
     def _rebuild_items(self, name: str, items: Any) -> Any:
@@ -315,11 +321,6 @@ def _is_in_place(value: Any, state: Any) -> bool:
 def _memory(tensor: Any) -> Any:
     local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return (local.data_ptr(), local.stride()) if hasattr(local, "data_ptr") else None
-
-
-def _is_scalar_array(kind: type) -> bool:
-    numpy = _tensors.library("numpy")
-    return numpy is not None and issubclass(kind, numpy.generic)
 
 
 def _fresh(piece: Piece, dtype: str) -> Any:

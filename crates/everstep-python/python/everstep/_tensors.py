@@ -1,5 +1,5 @@
 """What counts as a tensor, what its elements are called in the format, where its bytes are, and which box of which
-global tensor they are. numpy and torch are looked at only if the program has imported them."""
+global tensor they are. numpy, torch and jax are looked at only if the program has imported them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Piece:
     offset: tuple[int, ...]
     extent: tuple[int, ...]
     replicas: Replicas
-    local: Any  # the torch tensor or numpy array that holds the box
+    local: Any  # the array or tensor that holds the box
     kind: "Kind"
 
 
@@ -76,7 +76,7 @@ class Kind:
 
 
 def library(name: str) -> Any:
-    """torch or numpy, if this program has imported it."""
+    """torch, numpy or jax, if this program has imported it."""
     return sys.modules.get(name)
 
 
@@ -88,6 +88,40 @@ def pieces(name: str, value: Any) -> list[Piece] | None:
     except KeyError:
         cut = _cutters[kind] = _cutter(kind)
     return None if cut is None else cut(name, value)
+
+
+def targets(name: str, value: Any) -> tuple[list[Piece] | None, Callable[[], Any] | None]:
+    """The boxes that `value` is loaded into; and, if it is of a kind that cannot be changed, what makes the value that takes
+    its place once they are filled."""
+    kind = type(value)
+    try:
+        replace = _replacers[kind]
+    except KeyError:
+        replace = _replacers[kind] = _replacer(kind)
+    return (pieces(name, value), None) if replace is None else replace(name, value)
+
+
+#: How values of a type are replaced by loaded ones; None for what is filled in place, and for what is no tensor.
+_replacers: dict[type, Callable[[str, Any], tuple[list[Piece], Callable[[], Any]]] | None] = {}
+
+
+def _replacer(kind: type) -> Callable[[str, Any], tuple[list[Piece], Callable[[], Any]]] | None:
+    numpy, jax = library("numpy"), library("jax")
+    if numpy is not None and issubclass(kind, numpy.generic):
+        return _replaced_scalar
+    if jax is not None and _jax().is_known(kind):
+        return _replaced_array
+    return None
+
+
+def _replaced_scalar(name: str, value: Any) -> tuple[list[Piece], Callable[[], Any]]:
+    found = _numpy().pieces(name, value)
+    return found, lambda: found[0].local[()]
+
+
+def _replaced_array(name: str, value: Any) -> tuple[list[Piece], Callable[[], Any]]:
+    replacement = _jax().Replacement(name, value)
+    return replacement.pieces(), replacement.array
 
 
 #: How values of a type become pieces; None for what is no tensor.
@@ -102,6 +136,8 @@ def _cutter(kind: type) -> Callable[[str, Any], list[Piece] | None] | None:
         return _torch().cutter(kind)
     if numpy is not None and issubclass(kind, (numpy.ndarray, numpy.generic)):
         return _numpy().pieces
+    if library("jax") is not None and _jax().is_known(kind):
+        return _jax().pieces
     return None
 
 
@@ -126,6 +162,13 @@ def _numpy() -> Any:
     from . import _numpy_arrays
 
     return _numpy_arrays
+
+
+@lru_cache(maxsize=1)
+def _jax() -> Any:
+    from . import _jax_arrays
+
+    return _jax_arrays
 
 
 #: Bits of an element, by the format's names.

@@ -55,7 +55,7 @@ def restore(name: str, stored: Any, allow_pickle: bool) -> Any:
 
 def put(current: Any, loaded: Any) -> Any:
     """What takes the place of `current`: mutable containers are kept, so that whoever else holds them sees it, and so
-    that an OrderedDict or a Counter stays one."""
+    that an OrderedDict or a Counter stays one; named tuples keep their class."""
     if isinstance(current, dict) and isinstance(loaded, dict):
         current.clear()
         current.update(loaded)
@@ -63,7 +63,15 @@ def put(current: Any, loaded: Any) -> Any:
     if type(current) is list and type(loaded) is list:
         current[:] = loaded
         return current
+    if isinstance(current, tuple) and type(loaded) is tuple and len(current) == len(loaded):
+        items = [put(old, new) for old, new in zip(current, loaded)]
+        return type(current)(*items) if is_named_tuple(current) else tuple(items)
     return loaded
+
+
+def is_named_tuple(value: Any) -> bool:
+    """Whether it is a tuple whose items have names."""
+    return isinstance(value, tuple) and hasattr(value, "_fields") and hasattr(value, "_make")
 
 
 def _converted(name: str, value: Any) -> Any:
@@ -71,7 +79,7 @@ def _converted(name: str, value: Any) -> Any:
         return {key: _converted(f"{name}.{key}", item) for key, item in value.items()}
     if type(value) is list:
         return [_converted(f"{name}.{i}", item) for i, item in enumerate(value)]
-    if type(value) is tuple or type(value).__name__ == "Size":
+    if type(value) is tuple or type(value).__name__ == "Size" or is_named_tuple(value):
         return tuple(_converted(f"{name}.{i}", item) for i, item in enumerate(value))
     found = _tensors.pieces(name, value)
     if found is None:
