@@ -19,6 +19,17 @@ def from_bytes(dtype: str, shape: Sequence[int], data: bytearray, library_name: 
     raise InvalidArgument(f'library is "torch" or "numpy", not {wanted!r}')
 
 
+def empty(dtype: str, shape: Sequence[int], library_name: str) -> Any:
+    """A new array in host memory, of "torch" or of "numpy"."""
+    if library_name == "torch":
+        from . import _torch_tensors
+
+        return _torch_tensors.empty(dtype, tuple(shape))
+    from . import _numpy_arrays
+
+    return _numpy_arrays.empty(dtype, tuple(shape))
+
+
 def _torch(dtype: str, shape: Sequence[int], data: bytearray) -> Any:
     import torch
 

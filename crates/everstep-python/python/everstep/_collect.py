@@ -101,8 +101,8 @@ def collect(state: Mapping, rank: int, allow_pickle: bool) -> Collected:
             return mapping(name, value)
         if kind is list or kind is tuple:
             return not _all_scalars(value) and children(name, enumerate(value))
-        if kind is PerRank:
-            found.object(name, value)
+        if kind is PerRank or kind is _values.Plain:
+            found.object(name, value if kind is PerRank else value.value)
             return True
         pieces = _tensors.pieces(name, value)
         if pieces is not None:

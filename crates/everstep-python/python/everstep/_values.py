@@ -18,6 +18,15 @@ _TENSOR = "everstep:tensor"
 _TENSOR_KEYS = {_TENSOR, "shape", "data"}
 
 
+class Plain:
+    """A value that is plain all through, and is kept as one object whatever its keys look like."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
 def snapshot(name: str, value: Any, allow_pickle: bool) -> Any:
     """`value` as it is now, detached from the program: a plain value, or Opaque."""
     if type(value) in (bytearray, memoryview):
