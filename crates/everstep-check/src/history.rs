@@ -45,7 +45,7 @@ pub(crate) enum Standing {
 impl Histories {
     /// Reads every run, and judges all that can be judged without looking at an index.
     pub(crate) async fn read(repository: &Repository) -> Result<(Self, Vec<Finding>), CheckError> {
-        let listed = list_all(repository.store().as_ref(), &Prefix::runs()).await?;
+        let listed = list_all(repository.store().as_ref(), &Prefix::runs()).await.map_err(RepoError::from)?;
         let (mut names, mut expired) = (BTreeSet::new(), Vec::new());
         for object in listed {
             match object.key.kind() {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use everstep_format::FormatError;
 use everstep_format::key::{Key, PackAddress, Prefix, StoredKind};
 use everstep_format::name::Rank;
 use everstep_repo::{Checkpoint, RepoError, Repository};
@@ -58,6 +59,13 @@ async fn reopen(repository: &Repository) -> Result<(Repository, Vec<Finding>), C
     Ok((repository.clone(), vec![finding.advise(advice)]))
 }
 
+/// The folder of the runs is none: there is no telling what was in it.
+fn hidden(key: Key, source: &FormatError) -> Report {
+    let advice =
+        "put the folder back; nothing else was judged, since nobody can tell what belongs to a checkpoint";
+    Report { findings: vec![Finding::unreadable(key, source).advise(advice)], counts: Counts::default() }
+}
+
 /// A pack, and what the indexes say of it.
 type UsedPack<'u> = (&'u PackAddress, &'u Use);
 
@@ -82,7 +90,10 @@ struct Claims {
 
 impl Walk<'_> {
     async fn everything(&self) -> Result<Report, CheckError> {
-        let (histories, mut findings) = Histories::read(self.repository).await?;
+        let (histories, mut findings) = match Histories::read(self.repository).await {
+            Err(CheckError::Repo(RepoError::Object { key, source })) => return Ok(hidden(key, &source)),
+            read => read?,
+        };
         let mut inventory = Inventory::default();
         inventory.add(self.store.as_ref(), &Prefix::everything()).await?;
         let claims = self.claims(histories.checkpoints()).await?;

@@ -82,10 +82,10 @@ pub enum RepoError {
 }
 
 /// An object beyond the limit of its kind is damage like any other: its bytes are not what they must be. So is a link in the
-/// place of an object, which nobody follows.
+/// place of an object, or of a folder that is listed: nobody follows it.
 impl From<StoreError> for RepoError {
     fn from(error: StoreError) -> Self {
-        match Key::listed(&error.key) {
+        match Key::listed(error.key.trim_end_matches('/')) {
             Some(key) if error.kind == StoreErrorKind::TooLarge => {
                 let source =
                     FormatError::corrupt("object", 0, "no more bytes than its kind has", error.detail);

@@ -106,3 +106,18 @@ fn a_decision_of_a_newer_version_hides_no_other_checkpoint_from_ls() {
         tool.run(&args).expect_code(5);
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn c26_a_link_in_the_place_of_the_folder_of_all_runs_is_damage() {
+    let (tool, ..) = two_checkpoints();
+    std::fs::rename(tool.path("repo/runs"), tool.path("elsewhere")).expect("moved");
+    std::os::unix::fs::symlink(tool.path("elsewhere"), tool.path("repo/runs")).expect("linked");
+    let report = tool.run(&["verify", "repo", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&report.expect_code(1).stdout).expect("JSON");
+    let finding = &report["findings"][0];
+    assert_eq!((&report["sound"], &finding["severity"]), (&false.into(), &"damage".into()));
+    assert_eq!(finding["object"], "runs");
+    tool.run(&["ls", "repo"]).expect_code(1);
+    tool.gc(&["status", "repo"]).expect_code(1);
+}

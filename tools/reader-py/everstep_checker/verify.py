@@ -32,6 +32,8 @@ class Verifier:
     def everything(self):
         check_features("everstep.json", self.repository.configuration)
         self.met(patterns.check, self.repository.configuration)
+        if self.repository.store.is_link("runs"):
+            return self.met(require, False, "runs", "a link, not followed, in the place of all runs")
         intents, expired = {}, set()
         for attempt in self.attempts():
             if intent := self.met(understood_intent, attempt):

@@ -70,6 +70,9 @@ class Directory:
         """The paths of everything below a folder, in order, also of folders and links."""
         return sorted(path.relative_to(self.root).as_posix() for path in (self.root / folder).rglob("*"))
 
+    def is_link(self, key):
+        return (self.root / key).is_symlink()
+
     def exists(self, key):
         """Whether anything is there, also a link or a folder, which are in the place of an object."""
         path = self.root / key

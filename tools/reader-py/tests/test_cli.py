@@ -47,6 +47,14 @@ class CommandLine(unittest.TestCase):
             forge.marker("_pins", 2)
             self.assertEqual(run("load", folder, "pin:best")[0], 4)
 
+    def test_a_link_in_the_place_of_all_runs_is_damage(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(HISTORY, folder, dirs_exist_ok=True)
+            Path(folder, "runs").rename(Path(folder, "elsewhere"))
+            Path(folder, "runs").symlink_to("elsewhere")
+            status, found = run("verify", folder)
+            self.assertEqual((status, [one["object"] for one in found["findings"]]), (1, ["runs"]))
+
     def test_the_exit_status_tells_usage_from_absence_and_damage(self):
         self.assertEqual(run("verify", HISTORY), (0, {"findings": [], "strays": []}))
         self.assertEqual(run("frobnicate", HISTORY)[0], 2)
