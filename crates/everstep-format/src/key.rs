@@ -257,6 +257,11 @@ impl Prefix {
         Self("sessions/".to_owned())
     }
 
+    /// `cards/`
+    pub fn cards() -> Self {
+        Self("cards/".to_owned())
+    }
+
     /// `cards/<session>/`
     pub fn cards_of(session: SessionId) -> Self {
         Self(format!("cards/{session}/"))

@@ -15,6 +15,7 @@ mod marks;
 mod pass;
 pub mod plan;
 pub mod policy;
+mod records;
 pub mod report;
 mod retain;
 pub mod settings;

@@ -23,7 +23,7 @@ use crate::retain::{self, Run};
 use crate::settings::{Progress, Settings};
 use crate::sweep::Sweep;
 use crate::throttle::Throttle;
-use crate::{GcError, Status, idle, leftovers};
+use crate::{GcError, Status, idle, leftovers, records};
 
 /// Passes that may be thrown away because others collect at the same time.
 const PASSES: u32 = 8;
@@ -155,6 +155,7 @@ impl Collector {
         let marks = self.mark(&candidates, &listing, &BTreeSet::new()).await?;
         let sweep = self.sweep(&candidates, &marks, (&signs, progress));
         done.add(sweep.run().await?);
+        done.add(records::forget(&sweep).await?);
         for (attempt, dead) in &candidates.attempts {
             if dead.is_fence {
                 done.marked_swept += u64::from(sweep.mark_swept(*attempt, dead).await?);
@@ -295,7 +296,8 @@ impl Collector {
         self.marking(&candidates, &silent).blame(&doomed, &mut marks).await.map_err(overtaken)?;
         let planned = doomed.iter().map(|checkpoint| checkpoint.manifest.attempt).collect();
         let sweep = Sweep { planned: Some(planned), ..self.sweep(&candidates, &marks, (&signs, progress)) };
-        let found = sweep.run().await?;
+        let mut found = sweep.run().await?;
+        found.add(records::forget(&sweep).await?);
         Ok(self.assemble(policy, &runs, Findings { idle, silent, found }))
     }
 
@@ -330,6 +332,7 @@ impl Collector {
             garbage: found.by_cause.get(&None).copied().unwrap_or_default(),
             frees: found.freed(),
             shared: found.shared,
+            records: found.records,
         }
     }
 }

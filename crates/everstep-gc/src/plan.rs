@@ -42,6 +42,9 @@ pub struct Plan {
     pub frees: Tally,
     /// Objects of dead attempts that stay, because something uses them.
     pub shared: Tally,
+    /// Signs of life and cards of sessions long gone that go as well; they are not in `frees`.
+    #[serde(default)]
+    pub records: Tally,
 }
 
 /// One checkpoint of a plan.

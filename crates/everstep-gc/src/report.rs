@@ -91,6 +91,8 @@ pub struct Collected {
     pub packs: Tally,
     /// Indexes, refs and parts deleted.
     pub tables: Tally,
+    /// Signs of life and cards of sessions long gone, deleted.
+    pub records: Tally,
     /// Objects of dead attempts that stay, because something uses them.
     pub shared: Tally,
     /// Deletes that failed.
@@ -114,6 +116,7 @@ impl Collected {
     pub(crate) fn add(&mut self, other: Self) {
         self.packs.add(other.packs);
         self.tables.add(other.tables);
+        self.records.add(other.records);
         self.shared.add(other.shared);
         self.failed.add(other.failed);
         self.marked_swept += other.marked_swept;

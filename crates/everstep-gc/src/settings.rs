@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
-use everstep_format::id::AttemptId;
+use everstep_format::id::{AttemptId, SessionId};
 use everstep_format::key::Key;
 
 use crate::GcError;
@@ -17,6 +17,8 @@ pub struct Settings {
     pub idle: Duration,
     /// A dead attempt of which nothing is left so long after its death is skipped by later passes.
     pub swept_after: Duration,
+    /// Signs of life of sessions, and the cards of their saves, are removed so long after they were written.
+    pub forget_after: Duration,
     /// Looks at every dead attempt, swept or not, under all 16 prefixes.
     pub thorough: bool,
     /// Objects deleted per second at most; `None`: as many as the store takes.
@@ -32,6 +34,7 @@ impl Default for Settings {
         Self {
             idle: Duration::from_secs(24 * 3600),
             swept_after: Duration::from_secs(7 * 24 * 3600),
+            forget_after: Duration::from_secs(7 * 24 * 3600),
             thorough: false,
             deletes_per_second: None,
             shard: Shard::WHOLE,
@@ -65,7 +68,16 @@ impl Shard {
 
     /// Whether `id` is of this shard.
     pub(crate) fn has(self, id: AttemptId) -> bool {
-        let [a, b, c, d, ..] = id.0;
+        self.has_bytes(id.0)
+    }
+
+    /// Whether this shard forgets what `session` left.
+    pub(crate) fn has_session(self, session: SessionId) -> bool {
+        self.has_bytes(session.0)
+    }
+
+    fn has_bytes(self, id: [u8; 16]) -> bool {
+        let [a, b, c, d, ..] = id;
         u32::from_le_bytes([a, b, c, d]) % self.count == self.index
     }
 }

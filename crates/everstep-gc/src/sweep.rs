@@ -42,9 +42,10 @@ pub(crate) struct Sweep<'s> {
 
 /// What objects are, for the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Packs,
     Tables,
+    Records,
 }
 
 impl Sweep<'_> {
@@ -88,7 +89,7 @@ impl Sweep<'_> {
                 let (doomed, shared): (Vec<&Listed>, Vec<&Listed>) =
                     objects.partition(|object| !self.is_used(&object.key, attempt));
                 shared.iter().for_each(|object| done.shared.count(object.size));
-                self.delete(kind, &doomed, (attempt, &mut *done)).await?;
+                self.delete(kind, &doomed, (attempt, &mut *done)).await;
             }
             match page.next {
                 None => return Ok(()),
@@ -104,30 +105,29 @@ impl Sweep<'_> {
         }
     }
 
-    async fn delete(
-        &self,
-        kind: Kind,
-        doomed: &[&Listed],
-        (attempt, done): (AttemptId, &mut Collected),
-    ) -> Result<(), GcError> {
+    async fn delete(&self, kind: Kind, doomed: &[&Listed], (attempt, done): (AttemptId, &mut Collected)) {
+        if let Some(planned) = &self.planned {
+            for object in doomed {
+                let cause = self.cause(&object.key, attempt, planned);
+                done.by_cause.entry(cause).or_default().count(object.size);
+            }
+        }
+        self.remove(kind, doomed, done).await;
+    }
+
+    /// Deletes, or counts what would be deleted.
+    pub(crate) async fn remove(&self, kind: Kind, doomed: &[&Listed], done: &mut Collected) {
         for object in doomed {
             self.progress.doomed(&object.key, object.size);
         }
-        if let Some(planned) = &self.planned {
-            for object in doomed {
-                tally_of(kind, done).count(object.size);
-                done.by_cause
-                    .entry(self.cause(&object.key, attempt, planned))
-                    .or_default()
-                    .count(object.size);
-            }
-            return Ok(());
+        if self.planned.is_some() {
+            doomed.iter().for_each(|object| tally_of(kind, done).count(object.size));
+            return;
         }
         for batch in doomed.chunks(self.throttle.batch()) {
             self.throttle.admit(self.repository.world().as_ref(), batch.len()).await;
             self.delete_batch(kind, batch, done).await;
         }
-        Ok(())
     }
 
     /// Every key has its own result; a request that failed as a whole failed for each.
@@ -193,5 +193,6 @@ fn tally_of(kind: Kind, done: &mut Collected) -> &mut crate::Tally {
     match kind {
         Kind::Packs => &mut done.packs,
         Kind::Tables => &mut done.tables,
+        Kind::Records => &mut done.records,
     }
 }

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everstep_check::{CheckOptions, Severity, check};
+use everstep_format::key::{Key, Prefix};
 use everstep_format::name::RunName;
 use everstep_gc::{Collected, Collector, GcError, Orders, Policy, Settings};
-use everstep_repo::{AttemptState, Checkpoint, InitOptions, Parents, RepoError, Repository};
+use everstep_repo::{AttemptState, Checkpoint, InitOptions, OpenOptions, Parents, RepoError, Repository};
 use everstep_save::SaveError;
 use everstep_sim::{
     CrashStore, Death, Executor, Moment, PauseStore, Process, Room, SimStore, SimWorld, Weather,
 };
+use everstep_store::store::list_all;
 use everstep_store::{LocalOptions, LocalStore, Store, SystemWorld};
 use futures::FutureExt;
 use futures::channel::oneshot;
@@ -90,6 +92,27 @@ impl Yard {
         }
         is_sound(&repository, self.pool).await;
         count
+    }
+
+    /// A collection that takes whatever is undecided for dead.
+    async fn collect_impatiently(&self) {
+        let settings = Settings { idle: Duration::ZERO, ..Settings::default() };
+        let mut collector = Collector::new(self.enter().await, settings);
+        collector.collect(Orders::Policy(&policy()), &()).await.expect("nothing is in the way");
+    }
+
+    /// `latest` is the last of [`BEFORE`] or version 40, whole; the former if there is no other to be had by its step.
+    async fn old_or_new(&self) {
+        let repository = self.enter().await;
+        let latest = repository.latest(&run()).await.expect("readable").expect("there is always one");
+        let version = load(&repository, &latest, self.pool).await;
+        assert!(version == 30 || version == 40, "latest is version {version}");
+        let new = repository.resolve(&format!("{}@step=40", run()).parse().expect("a reference")).await;
+        match new {
+            Ok(found) => assert_eq!((version, found.checkpoint.manifest.step.0), (40, 40)),
+            Err(RepoError::Incomplete { .. } | RepoError::NotFound(_)) => assert_eq!(version, 30),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// An undisturbed collection, after which nothing is left to collect.
@@ -328,6 +351,52 @@ fn c03_the_last_checkpoint_stays_until_the_next_one_is_committed() {
             break;
         }
     }
+}
+
+/// As C01 has it, when those that collect think little of a save that is silent.
+#[test]
+fn c01_a_save_that_dies_at_any_call_leaves_the_old_or_the_new_checkpoint_to_an_impatient_collection() {
+    let pool = pool();
+    let mut calls = 0;
+    for call in 1.. {
+        let mut lived = false;
+        for moment in MOMENTS {
+            lived |= play(pool, |yard| async move {
+                yard.prepare().await;
+                let (process, inner) = yard.connect();
+                let store = Arc::new(CrashStore::dying(inner, (call, moment), Death::Severed));
+                let lived = match yard.open((process, store.clone())).await {
+                    Ok(repository) => save(&repository, 40, yard.pool).await.is_ok() && store.calls() < call,
+                    Err(_) => false,
+                };
+                yard.room.kill(process);
+                yard.collect_impatiently().await;
+                yard.old_or_new().await;
+                yard.finish().await;
+                lived
+            });
+        }
+        calls = call;
+        if lived {
+            break;
+        }
+    }
+    eprintln!("collecting: a save died at {calls} calls, and what it left was collected");
+}
+
+#[test]
+fn what_sessions_leave_is_forgotten_after_a_week_but_not_of_a_session_that_lives() {
+    play(pool(), |yard| async move {
+        yard.prepare().await;
+        let session = yard.enter().await.open_session(&tuned(), OpenOptions::default()).await.expect("free");
+        yard.room.sleep(Duration::from_secs(8 * 24 * 3600)).await;
+        let repository = yard.enter().await;
+        let done = collect(&repository).await.expect("nothing is in the way");
+        assert_eq!(done.records.objects, BEFORE.len() as u64);
+        let left = list_all(repository.store().as_ref(), &Prefix::sessions()).await.expect("listed");
+        assert_eq!(left.into_iter().map(|mark| mark.key).collect::<Vec<_>>(), [Key::session(session.id())]);
+        session.close().await.expect("it closes");
+    });
 }
 
 const DIRECTORY: &str = "EVERSTEP_COLLECT_DIRECTORY";

@@ -51,6 +51,7 @@ fn text(repository: &str, done: Option<&Collected>, now: Timestamp) -> String {
             ("dead_attempts", "Dead attempts looked at by the last run.", done.attempts),
             ("freed_objects", "Objects deleted by the last run.", freed.objects),
             ("freed_bytes", "Bytes of these.", freed.bytes),
+            ("forgotten_records", "Records of sessions long gone, deleted.", done.records.objects),
             ("shared_bytes", "Bytes of dead attempts that something still uses.", done.shared.bytes),
             ("failed_deletes", "Objects that could not be deleted.", done.failed.tally.objects),
             ("failed_bytes", "Bytes of these.", done.failed.tally.bytes),

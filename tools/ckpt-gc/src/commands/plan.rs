@@ -71,6 +71,9 @@ fn print(plan: &Plan) {
         count(plan.frees.objects, "object"),
         size(plan.garbage.bytes)
     );
+    if plan.records.objects > 0 {
+        say!("forget {} of sessions long gone", count(plan.records.objects, "record"));
+    }
     if plan.shared.objects > 0 {
         say!("keep {} of dead attempts, because something uses them", size(plan.shared.bytes));
     }

@@ -100,6 +100,7 @@ fn document(repository: &Repository, done: &Collected, held: &[Check]) -> Value 
         "packs": tally(done.packs),
         "tables": tally(done.tables),
         "shared": tally(done.shared),
+        "records": tally(done.records),
         "failed": tally(done.failed.tally),
         "failed_keys": failed,
         "marked_swept": done.marked_swept,
@@ -130,6 +131,9 @@ fn print(done: &Collected) {
         size(freed.bytes),
         count(freed.objects, "object"),
     );
+    if done.records.objects > 0 {
+        say!("forgot {} of sessions long gone", count(done.records.objects, "record"));
+    }
     if done.failed.tally.objects > 0 {
         let failed = done.failed.tally;
         say!("{} of {} could not be deleted", count(failed.objects, "object"), size(failed.bytes));
