@@ -1,7 +1,7 @@
 # Two commands set everything up on a fresh machine that has a Rust toolchain, Python 3 and a C compiler:
 #   make demo   builds, then kills a training that comes back and ends bit for bit where an undisturbed one ends
 #   make test   everything CI runs
-.PHONY: demo test test-long test-cuda lint build python wheel tools bench fixtures clean-demo help
+.PHONY: demo test test-long stress test-cuda lint build python wheel tools bench fixtures clean-demo help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,10 @@ test: ## everything CI runs; prints how long each part took
 
 test-long: ## longer simulations, larger models, more seeds
 	scripts/test.sh --long
+
+stress: ## writers, collectors and followers killed at random for some minutes, on a disk and on Ceph's S3 gateway
+	cargo build --workspace --locked --bins
+	cargo test --workspace --locked --test crash -- --ignored --nocapture --test-threads 1 storm::
 
 test-cuda: ## what only a GPU can show; under 8 minutes on a machine that has one
 	scripts/test-cuda.sh

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "nothing here runs outside tests")]
 
+pub mod binaries;
 pub mod conformance;
 pub mod crowd;
 pub mod large;

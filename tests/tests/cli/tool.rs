@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use everstep_tests::binaries::binary_of;
 use serde_json::Value;
 
 /// The binary in a folder of its own, without any setting from outside.
@@ -19,13 +20,6 @@ pub(crate) struct Answer {
 
 pub(crate) fn binary() -> PathBuf {
     binary_of("ckpt-inspect")
-}
-
-fn binary_of(tool: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this test is a file");
-    let found = test.ancestors().nth(2).expect("target/debug/deps").join(tool);
-    assert!(found.exists(), "{} is missing; run `cargo build --workspace --bins` first", found.display());
-    found
 }
 
 impl Tool {

@@ -4,14 +4,19 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use everstep::gc::{Orders, Policy, Settings};
 use everstep::{
     Bounds, Dtype, ErrorKind, Options, Replicas, Repository, Saved, Shard, Source, State, Step, Takeover,
     WriterOptions,
 };
+use everstep_tests::binaries::binary_of;
 
 const DIRECTORY: &str = "EVERSTEP_RIVAL_DIRECTORY";
 const VALUE: &str = "EVERSTEP_RIVAL_VALUE";
 const ROUNDS: u64 = 100;
+/// Rounds with a collection in each.
+const ROUNDS_COLLECTED: u64 = 20;
+const POLICY: &str = "[[policy]]\nruns = \"*\"\nkeep_last = 1\n";
 const BYTES: usize = 60_000;
 
 fn state(bytes: &[u8]) -> State<'_> {
@@ -97,8 +102,33 @@ impl Rival {
     }
 }
 
+/// A collection beside a round, in a process of its own.
+fn collection(directory: &Path, address: &Path) -> Child {
+    let policy = directory.join("policy.toml");
+    std::fs::write(&policy, POLICY).expect("written");
+    let mut command = Command::new(binary_of("ckpt-gc"));
+    command.arg("run").arg(address).arg("--policy").arg(policy).stdout(Stdio::null());
+    command.spawn().expect("it starts")
+}
+
 #[test]
 fn c28_of_two_jobs_on_one_run_one_wins_each_round_and_nothing_is_mixed() {
+    play(ROUNDS, |_, _| None);
+}
+
+#[test]
+fn c28_of_two_jobs_on_one_run_one_wins_each_round_while_old_ones_are_collected() {
+    let (_directory, repository) =
+        play(ROUNDS_COLLECTED, |directory, address| Some(collection(directory, address)));
+    let policy = Policy::from_toml(POLICY).expect("a policy");
+    repository.collect(Orders::Policy(&policy), Settings::default(), &()).expect("nothing is in the way");
+    let report = repository.check(true, None, &()).expect("readable");
+    assert!(report.is_sound(), "{:?}", report.damage().collect::<Vec<_>>());
+    assert_eq!((report.counts.checkpoints, report.counts.packs), (1, 1));
+}
+
+/// Plays so many rounds, each beside what `beside` starts.
+fn play(rounds: u64, beside: impl Fn(&Path, &Path) -> Option<Child>) -> (tempfile::TempDir, Repository) {
     let directory = tempfile::tempdir().expect("a directory");
     let address = directory.path().join("repository");
     let repository =
@@ -107,7 +137,8 @@ fn c28_of_two_jobs_on_one_run_one_wins_each_round_and_nothing_is_mixed() {
     let run = repository.run("shared").expect("a name");
     let mut rivals = [Rival::start(&address, 0xAA), Rival::start(&address, 0xBB)];
     let mut wins = [0, 0];
-    for round in 1..=ROUNDS {
+    for round in 1..=rounds {
+        let collection = beside(directory.path(), &address);
         rivals.iter_mut().for_each(Rival::tell);
         let opened = rivals.each_mut().map(|rival| rival.hear(&["opened"]).1);
         rivals.iter_mut().for_each(Rival::tell);
@@ -127,15 +158,19 @@ fn c28_of_two_jobs_on_one_run_one_wins_each_round_and_nothing_is_mixed() {
                 "{name} is mixed"
             );
         }
+        if let Some(mut collection) = collection {
+            assert!(collection.wait().expect("our own child").success(), "round {round}");
+        }
     }
     rivals.into_iter().for_each(Rival::end);
-    eprintln!("rivals: {ROUNDS} rounds, won {} to {}", wins[0], wins[1]);
+    eprintln!("rivals: {rounds} rounds, won {} to {}", wins[0], wins[1]);
     let report = repository.check(true, None, &()).expect("readable");
     assert!(report.is_sound(), "{:?}", report.damage().collect::<Vec<_>>());
+    (directory, repository)
 }
 
 #[test]
-fn c28_two_runs_in_one_repository_share_chunks_and_do_not_harm_each_other() {
+fn c28_two_runs_in_one_repository_share_chunks_and_collecting_one_leaves_the_other_intact() {
     let repository =
         Repository::init("memory://two-runs", &Options::default(), Default::default()).expect("made");
     let bytes = vec![7; BYTES];
@@ -156,5 +191,9 @@ fn c28_two_runs_in_one_repository_share_chunks_and_do_not_harm_each_other() {
     let run = repository.run("first").expect("a name");
     run.expire(report.checkpoint.manifest.ordinal, "a test").expect("it is not the newest");
     let second = repository.run("second").expect("a name").latest().expect("readable").expect("there");
+    assert!(second.read("w2", None).expect("whole") == bytes);
+    // What only the first needed goes, and not what they share.
+    let done = repository.collect(Orders::Sweep, Settings::default(), &()).expect("nothing is in the way");
+    assert_eq!((done.packs.objects, done.shared.objects, done.tables.objects > 0), (0, 1, true));
     assert!(second.read("w2", None).expect("whole") == bytes);
 }

@@ -6,7 +6,7 @@ use everstep_format::dtype::Dtype;
 use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_format::value::Value;
 use everstep_repo::{AttemptState, Checkpoint, OpenOptions, Parents, RepoError, Repository, Takeover};
-use everstep_restore::{CheckpointReader, RestoreOptions, Target};
+use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Target};
 use everstep_save::{
     Content, ObjectEntry, Replicas, SaveCache, SaveError, SaveOptions, Shard, Source, State,
 };
@@ -82,6 +82,15 @@ pub(crate) async fn save_into(
 
 /// The version that `checkpoint` holds, bit for bit.
 pub(crate) async fn load(repository: &Repository, checkpoint: &Checkpoint, pool: &ThreadPool) -> u64 {
+    try_load(repository, checkpoint, pool).await.expect("a checkpoint restores")
+}
+
+/// As [`load`], where the checkpoint may expire meanwhile.
+pub(crate) async fn try_load(
+    repository: &Repository,
+    checkpoint: &Checkpoint,
+    pool: &ThreadPool,
+) -> Result<u64, RestoreError> {
     let version = checkpoint.manifest.step.0;
     let reader = CheckpointReader::new(repository, checkpoint.clone());
     let settings = everstep_restore::Settings::default();
@@ -95,16 +104,14 @@ pub(crate) async fn load(repository: &Repository, checkpoint: &Checkpoint, pool:
         into,
     });
     let options = RestoreOptions::default();
-    everstep_restore::restore(&reader, targets.collect(), &options, &tools)
-        .await
-        .expect("a checkpoint restores");
+    everstep_restore::restore(&reader, targets.collect(), &options, &tools).await?;
     for (i, bytes) in (0..TENSORS).zip(&buffers) {
         assert!(*bytes == tensor(i, version), "{} of version {version} is not what was saved", name(i));
     }
-    let step = reader.object("step", None, &tools).await.expect("the object restores");
+    let step = reader.object("step", None, &tools).await?;
     let everstep_restore::Content::Value(Value::Int(step)) = step else { panic!("the step is no integer") };
     assert_eq!(step.cast_unsigned(), version);
-    version
+    Ok(version)
 }
 
 /// C01: whatever happened while `NEW` was saved over `OLD`, `latest` is one of them and whole, `NEW` is listed exactly
