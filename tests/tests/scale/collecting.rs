@@ -12,7 +12,7 @@ use everstep_gc::{Collected, Collector, Orders, Policy, Settings};
 use everstep_repo::{Checkpoint, CommitOutcome, Draft, OpenOptions, Parents, Repository, Session};
 use everstep_store::{Class, Counts, Create, MemoryStore, Meter, Snapshot, Store, SystemWorld};
 
-const RANKS: u32 = 1_856;
+pub(crate) const RANKS: u32 = 1_856;
 const POLICY: &str = "[[policy]]\nruns = \"*\"\nkeep_last = 2\n";
 
 /// Refs as page 05 has them.
@@ -31,22 +31,27 @@ fn refs(mut packs: Vec<PackAddress>) -> (Vec<u8>, RefsRef) {
     (bytes, RefsRef { blake3, len, packs: packs.len() as u64 })
 }
 
-fn pack(attempt: AttemptId, rank: u32) -> PackAddress {
+pub(crate) fn pack(attempt: AttemptId, rank: u32) -> PackAddress {
     let name = [&attempt.0[..], &rank.to_le_bytes()].concat();
     PackAddress { attempt, rank: Rank(rank), pack: PackId(ContentHash::of(&name).0) }
 }
 
-/// Commits a checkpoint with a pack of each rank, which also uses those of the first ranks of `shared`.
-async fn save(session: &mut Session, step: u64, shared: Option<&Checkpoint>) -> Checkpoint {
-    let parents = shared.map_or(Parents::Latest, |shared| Parents::These(vec![shared.clone()]));
+/// Commits a checkpoint with a pack of each rank, which also uses those of so many ranks of each of `shared`; the last of
+/// these is its parent.
+pub(crate) async fn save(
+    session: &mut Session,
+    step: u64,
+    (shared, ranks): (&[Checkpoint], u32),
+) -> Checkpoint {
+    let parents = shared.last().map_or(Parents::Latest, |last| Parents::These(vec![last.clone()]));
     let attempt = session.begin(Step(step), RANKS, parents).await.unwrap();
-    let shared = shared.map(|shared| shared.manifest.attempt);
+    let shared: Vec<AttemptId> = shared.iter().map(|shared| shared.manifest.attempt).collect();
     let store = session.repository().store().clone();
     let own: Vec<PackAddress> = (0..RANKS).map(|rank| pack(attempt.id, rank)).collect();
     for address in &own {
         store.put(&Key::pack(address), b"p".to_vec().into(), Class::Bulk).await.unwrap();
     }
-    let others = shared.into_iter().flat_map(|other| (0..RANKS / 2).map(move |rank| pack(other, rank)));
+    let others = shared.iter().copied().flat_map(|other| (0..ranks).map(move |rank| pack(other, rank)));
     let (bytes, refs) = refs(own.into_iter().chain(others).collect());
     store.put(&Key::refs(attempt.id, refs.blake3), bytes.into(), Class::Bulk).await.unwrap();
     let index = format!("index of {}", attempt.id);
@@ -69,7 +74,7 @@ async fn save(session: &mut Session, step: u64, shared: Option<&Checkpoint>) -> 
     }
 }
 
-async fn repository(store: Arc<dyn Store>) -> Repository {
+pub(crate) async fn repository(store: Arc<dyn Store>) -> Repository {
     let created = "2026-01-01T00:00:00Z".to_owned();
     let config =
         RepositoryConfig::new(RepositoryId([9; 16]), Chunking::default(), WriterMode::ManyWriters, created);
@@ -83,8 +88,12 @@ fn settings() -> Settings {
     Settings { swept_after: Duration::ZERO, ..Settings::default() }
 }
 
+pub(crate) fn policy() -> Policy {
+    Policy::from_toml(POLICY).unwrap()
+}
+
 async fn pass(collector: &mut Collector, counts: &Counts) -> (Collected, Snapshot) {
-    let policy = Policy::from_toml(POLICY).unwrap();
+    let policy = policy();
     let before = counts.snapshot();
     let done = collector.collect(Orders::Policy(&policy), &()).await.unwrap();
     let cost = counts.snapshot().since(&before);
@@ -109,11 +118,11 @@ async fn collect_after(attempts: u64) {
     let repository = repository(store).await;
     let run = RunName::new("large").unwrap();
     let mut session = repository.open_session(&run, OpenOptions::default()).await.unwrap();
-    let first = save(&mut session, 0, None).await;
+    let first = save(&mut session, 0, (&[], 0)).await;
     for step in 1..=attempts {
-        save(&mut session, step, None).await;
+        save(&mut session, step, (&[], 0)).await;
     }
-    save(&mut session, attempts + 1, Some(&first)).await;
+    save(&mut session, attempts + 1, (&[first], RANKS / 2)).await;
     session.close().await.unwrap();
     println!("{RANKS} ranks, {} expire of {}:", attempts, attempts + 2);
 
@@ -142,7 +151,7 @@ async fn collect_after(attempts: u64) {
     assert!(cost.lists <= 3 * (3 * (attempts + 3)).div_ceil(1000) + 30, "{} lists", cost.lists);
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 

@@ -5,6 +5,7 @@
 
 mod collecting;
 mod job;
+mod memory;
 
 use std::time::Instant;
 
