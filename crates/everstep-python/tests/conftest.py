@@ -9,6 +9,7 @@ from pathlib import Path
 import everstep
 import pytest
 
+from nursery import Nursery
 from s3_double import S3Double
 
 os.environ.update(
@@ -66,3 +67,10 @@ def double(empty_repository):
 @pytest.fixture
 def remote(double) -> everstep.Repository:
     return everstep.Repository("s3://bucket/r", **double.options)
+
+
+@pytest.fixture(scope="session")
+def nursery():
+    """For the frameworks that stand on torch: started by the first test that needs it."""
+    with Nursery() as ready:
+        yield ready

@@ -17,6 +17,7 @@ import torch
 from everstep.lightning import EverstepCheckpointIO
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.plugins.io import AsyncCheckpointIO, TorchCheckpointIO
+from nursery import raises
 from torch.utils.data import DataLoader
 
 warnings.filterwarnings("ignore")
@@ -179,12 +180,3 @@ def io_alone(repository: str) -> None:
     raises(everstep.InvalidArgument, "pickle", lambda: loose.load_checkpoint("pickled.ckpt", weights_only=True))
     raises(everstep.Conflict, "", lambda: (own.save_checkpoint({}, "late.ckpt"), own.teardown()))
     loose.teardown()
-
-
-def raises(error: type, words: str, act: Any) -> None:
-    try:
-        act()
-    except error as found:
-        assert words in str(found), found
-    else:
-        raise AssertionError(f"{error.__name__} was not raised")

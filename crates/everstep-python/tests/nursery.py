@@ -1,8 +1,8 @@
 """A process that has imported what is slow to import and forks a child for each part of a test: parts that die, and parts
 that begin in a new process, without importing anything again.
 
-    python nursery.py MODULE          reads calls (a JSON list of a function's name and arguments) from its input, a line each,
-                                      and answers each with a line: {"status": ..., "result": ..., "complaint": ...}
+    python nursery.py    reads calls (a JSON list of module, function and arguments) from its input, a line each, and answers
+                         each with a line: {"status": ..., "result": ..., "complaint": ...}
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from children import environment
 
 
 class Nursery:
-    """For calls of functions in one module, each in a child of its own. Ends with the `with` block."""
+    """For calls of functions of modules beside this one, each in a child of its own: `nursery("jax_program.meshes", path)`.
+    What the modules import is imported once. Ends with the `with` block."""
 
-    def __init__(self, module: str, **more: str):
-        command = [sys.executable, str(Path(__file__)), module]
+    def __init__(self, **more: str):
+        command = [sys.executable, str(Path(__file__))]
         self._folder = tempfile.TemporaryDirectory()
         self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
@@ -40,7 +41,7 @@ class Nursery:
 
     def attempt(self, function: str, *arguments: Any) -> dict[str, Any]:
         """How the child ended: exit status (negative: the signal), its result, or what it complained of."""
-        self._process.stdin.write(json.dumps([function, *arguments], default=str) + "\n")
+        self._process.stdin.write(json.dumps([*function.split("."), *arguments], default=str) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
@@ -63,16 +64,27 @@ class Nursery:
         self._folder.cleanup()
 
 
-def _serve(module: Any) -> None:
+def raises(error: type, words: str, act: Any) -> None:
+    """What is called there has no pytest."""
+    try:
+        act()
+    except error as found:
+        assert words in str(found), found
+    else:
+        raise AssertionError(f"{error.__name__} was not raised")
+
+
+def _serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever is printed is a complaint
     folder = Path(os.environ["NURSERY"])
     for number, line in enumerate(sys.stdin):
-        name, *arguments = json.loads(line)
+        module, name, *arguments = json.loads(line)
+        act = getattr(importlib.import_module(module), name)
         result, complaint = folder / f"result-{number}", folder / f"complaint-{number}"
         child = os.fork()
         if child == 0:
-            _be_child(lambda: getattr(module, name)(*arguments), result, complaint)
+            _be_child(lambda: act(*arguments), result, complaint)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         answer = {
             "status": status,
@@ -104,4 +116,4 @@ def _be_child(act: Any, result: Path, complaint: Path) -> None:
 
 
 if __name__ == "__main__":
-    _serve(importlib.import_module(sys.argv[1]))
+    _serve()

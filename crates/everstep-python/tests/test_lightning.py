@@ -3,21 +3,14 @@
 import signal
 
 import pytest
-from nursery import Nursery
 
 pytest.importorskip("lightning")
 
 
 @pytest.fixture(scope="module")
-def nursery():
-    with Nursery("lightning_program") as ready:
-        yield ready
-
-
-@pytest.fixture(scope="module")
 def undisturbed(nursery, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
-    began, end, kept = nursery("train", folder / "repo", folder, "plain", 5)
+    began, end, kept = nursery("lightning_program.train", folder / "repo", folder, "plain", 5)
     assert began is None and removed(kept) == ["epoch=3-step=12.ckpt", "epoch=4-step=15.ckpt"]
     return end
 
@@ -31,15 +24,15 @@ def removed(kept):
 @pytest.mark.parametrize("how", ["plain", "background", "async"])
 def test_a_killed_fit_goes_on_and_ends_bit_for_bit_where_an_undisturbed_one_ends(nursery, undisturbed, tmp_path, how):
     repository = tmp_path / "repo"
-    assert nursery.attempt("train", repository, tmp_path, how, 5, 11)["status"] == -signal.SIGKILL
-    began, end, kept = nursery("train", repository, tmp_path, how, 5)
+    assert nursery.attempt("lightning_program.train", repository, tmp_path, how, 5, 11)["status"] == -signal.SIGKILL
+    began, end, kept = nursery("lightning_program.train", repository, tmp_path, how, 5)
     assert began == "last.ckpt" if how == "plain" else began  # what was on its way may have come through, or not
     assert end == undisturbed and removed(kept)[-2:] == ["epoch=3-step=12.ckpt", "epoch=4-step=15.ckpt"]
 
 
 def test_what_comes_back_is_what_torch_save_would_have_given_back(nursery, tmp_path):
-    nursery("beside", tmp_path / "repo", tmp_path)
+    nursery("lightning_program.beside", tmp_path / "repo", tmp_path)
 
 
 def test_a_path_finds_its_checkpoint_and_removing_one_expires_it_but_never_the_newest(nursery, tmp_path):
-    nursery("io_alone", tmp_path / "repo")
+    nursery("lightning_program.io_alone", tmp_path / "repo")

@@ -128,6 +128,11 @@ def _replaced_array(name: str, value: Any) -> tuple[list[Piece], Callable[[], An
 _cutters: dict[type, Callable[[str, Any], list[Piece] | None] | None] = {Shard: lambda name, value: _declared(name, value)}
 
 
+def register(kind: type, cut: Callable[[str, Any], list[Piece]]) -> None:
+    """Makes values of a class of ours count as tensors."""
+    _cutters[kind] = cut
+
+
 def _cutter(kind: type) -> Callable[[str, Any], list[Piece] | None] | None:
     torch, numpy = library("torch"), library("numpy")
     if torch is not None and kind.__name__ == "ShardedTensor":
