@@ -7,6 +7,7 @@ that begin in a new process, without importing anything again.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -81,6 +82,7 @@ def _serve() -> None:
     for number, line in enumerate(sys.stdin):
         module, name, *arguments = json.loads(line)
         act = getattr(importlib.import_module(module), name)
+        gc.freeze()  # or each child would walk through all that was imported
         result, complaint = folder / f"result-{number}", folder / f"complaint-{number}"
         child = os.fork()
         if child == 0:

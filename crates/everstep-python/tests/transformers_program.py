@@ -15,11 +15,16 @@ import everstep
 import numpy as np
 import safetensors.torch
 import torch
+import torch._dynamo
+import torch.distributed.checkpoint
 import transformers
 from everstep.transformers import EverstepCallback, materialize
 from nursery import raises
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import get_last_checkpoint
 
+#: What a Trainer imports when it is first used, so that it is imported once.
+LATE = (torch._dynamo, torch.distributed.checkpoint, PreTrainedModel, PreTrainedTokenizerBase)
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
