@@ -17,6 +17,9 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+/// Bytes of the huge pages of most machines.
+const HUGE_PAGE: usize = 2 << 20;
+
 /// `length` bytes at `address`, kept alive by `owner`.
 #[pyclass(frozen, module = "everstep._everstep")]
 pub(crate) struct Region {
@@ -234,10 +237,11 @@ impl<'r> Filling<'r> {
             }
             free
         });
-        match registered {
-            true => Ok(Self { regions, apart, held }),
-            false => Err(PyRuntimeError::new_err("another call is filling the same memory")),
+        if !registered {
+            return Err(PyRuntimeError::new_err("another call is filling the same memory"));
         }
+        held.iter().for_each(|(start, end)| want_huge_pages(&(*start..*end)));
+        Ok(Self { regions, apart, held })
     }
 
     /// Which regions [`Filling::parts`] hands out.
@@ -254,6 +258,21 @@ impl<'r> Filling<'r> {
     /// Copies `bytes`, as many as it has, into region `number`.
     pub(crate) fn copy_into(&mut self, number: usize, bytes: &[u8]) {
         writable(self.regions[number].range()).copy_from_slice(bytes);
+    }
+}
+
+/// Asks for huge pages where `range`, which is about to be filled, has room for some: what nobody has touched yet, as the
+/// tensors of a training that resumes, is then filled in a third of the time. Nothing depends on it.
+fn want_huge_pages(range: &Range<usize>) {
+    let (start, end) = (range.start.next_multiple_of(HUGE_PAGE), range.end / HUGE_PAGE * HUGE_PAGE);
+    if end <= start {
+        return;
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let pages = std::ptr::with_exposed_provenance_mut::<c_void>(start);
+        // SAFETY: the pages lie in memory that stays mapped as long as its region, and the advice changes none of it.
+        let _ = unsafe { rustix::mm::madvise(pages, end - start, rustix::mm::Advice::LinuxHugepage) };
     }
 }
 

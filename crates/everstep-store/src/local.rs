@@ -14,6 +14,7 @@ use everstep_format::key::{Key, Prefix};
 
 use crate::{Class, Create, Deleted, Object, Page, Payload, Span, Store, StoreError, StoreErrorKind};
 
+mod buffers;
 mod failure;
 mod ledger;
 mod list;
@@ -24,6 +25,7 @@ mod staging;
 mod tree;
 mod write;
 
+use buffers::Buffers;
 use failure::Failure;
 use ledger::Ledger;
 use staging::Staging;
@@ -48,6 +50,7 @@ struct Disk {
     tree: Tree,
     staging: Staging,
     ledger: Ledger,
+    buffers: Buffers,
 }
 
 impl LocalStore {
@@ -66,7 +69,7 @@ impl LocalStore {
     }
 
     fn on(tree: Tree, staging: Staging, ledger: Ledger) -> Self {
-        Self { disk: Arc::new(Disk { tree, staging, ledger }) }
+        Self { disk: Arc::new(Disk { tree, staging, ledger, buffers: Buffers::default() }) }
     }
 
     /// The directory.

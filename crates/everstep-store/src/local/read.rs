@@ -1,13 +1,15 @@
-//! Reading: exact bytes, straight into one allocation that is not zeroed first.
+//! Reading: exact bytes, straight into one buffer.
+
+use std::ops::Range;
 
 use bytes::Bytes;
-use everstep_format::key::Key;
-use rustix::buffer::spare_capacity;
+use everstep_format::key::{Key, StoredKind};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::{Errno, pread};
 
 use super::Disk;
+use super::buffers::{Buffers, Lent};
 use super::failure::Failure;
 use crate::{Span, StoreError, StoreErrorKind};
 
@@ -25,7 +27,10 @@ impl Disk {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let range =
             span.within(size).map_err(|(kind, why)| refuse(kind, format!("{} {why}", path.display())))?;
-        let bytes = read_exactly(&file, range.clone()).map_err(|e| failed(Failure::new(e, "read", &path)))?;
+        // Bytes of packs are decoded and let go, while an index may be held for long.
+        let buffers = matches!(key.kind(), Some(StoredKind::Pack(_))).then_some(&self.buffers);
+        let read = read_exactly(&file, range.clone(), buffers);
+        let bytes = read.map_err(|e| failed(Failure::new(e, "read", &path)))?;
         if (bytes.len() as u64) < range.end - range.start {
             let why = format!("{} became shorter than {} bytes while it was read", path.display(), range.end);
             return Err(refuse(StoreErrorKind::Truncated, why));
@@ -35,18 +40,18 @@ impl Disk {
 }
 
 /// Fewer bytes than asked for only when the file ends there.
-fn read_exactly(file: &OwnedFd, range: std::ops::Range<u64>) -> Result<Bytes, Errno> {
+fn read_exactly(file: &OwnedFd, range: Range<u64>, buffers: Option<&Buffers>) -> Result<Bytes, Errno> {
     let len = usize::try_from(range.end - range.start).map_err(|_| Errno::NOMEM)?;
-    let mut buffer = Vec::with_capacity(len);
-    while buffer.len() < len {
-        let at = range.start + buffer.len() as u64;
-        match pread(file, spare_capacity(&mut buffer), at) {
+    let taken = buffers.map_or_else(|| Ok(Lent::new(len)), |buffers| buffers.take(len));
+    let mut buffer = taken.map_err(|_| Errno::NOMEM)?;
+    let mut filled = 0;
+    while filled < len {
+        match pread(file, &mut buffer.bytes_mut()[filled..], range.start + filled as u64) {
             Ok(0) => break,
-            Ok(_) | Err(Errno::INTR) => {}
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }
-    // A vector may have room for more than was asked for.
-    buffer.truncate(len);
-    Ok(Bytes::from(buffer))
+    Ok(buffer.into_bytes(filled))
 }
