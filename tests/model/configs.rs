@@ -150,6 +150,7 @@ pub(crate) const LARGE: Config = Config {
 /// Fences, two runs and two collectors, every call apart.
 pub(crate) const LARGE_RIVALS: Config =
     Config { sessions: &[0, 0, 1], opened: false, impatience: true, ..COLLECTORS };
-/// Pins, a lease, deltas and two collectors.
-pub(crate) const LARGE_KEEPERS: Config =
-    Config { sessions: &[0, 1], pins: true, lessees: 1, deltas: true, impatience: true, ..COLLECTORS };
+/// Pins, a lease and two collectors.
+pub(crate) const LARGE_KEEPERS: Config = Config { lessees: 1, ..PINS };
+/// Two sessions with two parents each, deltas and two collectors.
+pub(crate) const LARGE_FAMILIES: Config = Config { sessions: &[0, 1], impatience: false, ..TWO_PARENTS };

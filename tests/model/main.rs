@@ -17,9 +17,9 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use actions::Protocol;
 use configs::{
-    ANEW, ATTEMPTS, Config, DELTAS, FAULTY_COLLECTION, FENCED_COLLECTION, HINTS, LARGE, LARGE_KEEPERS,
-    LARGE_RIVALS, LEASES, LEASES_OF_RIVALS, NEW_RUN, NEWER, PINS, RANKS, READERS, RESTARTS, RIVALS, ROLLBACK,
-    SHARDS, TWO_PARENTS, TWO_RUNS,
+    ANEW, ATTEMPTS, Config, DELTAS, FAULTY_COLLECTION, FENCED_COLLECTION, HINTS, LARGE, LARGE_FAMILIES,
+    LARGE_KEEPERS, LARGE_RIVALS, LEASES, LEASES_OF_RIVALS, NEW_RUN, NEWER, PINS, RANKS, READERS, RESTARTS,
+    RIVALS, ROLLBACK, SHARDS, TWO_PARENTS, TWO_RUNS,
 };
 use properties::decided::{FINAL, MATCHING};
 use properties::fenced::{FENCED, REMEMBERED, STANDING};
@@ -153,8 +153,14 @@ fn the_protocol_holds_over_fences_two_runs_and_two_collectors() {
 
 #[test]
 #[ignore = "long: run by make test-long"]
-fn the_protocol_holds_over_pins_leases_deltas_and_two_collectors() {
+fn the_protocol_holds_over_pins_leases_and_two_collectors() {
     proves("all keepers", LARGE_KEEPERS);
+}
+
+#[test]
+#[ignore = "long: run by make test-long"]
+fn the_protocol_holds_over_two_runs_of_two_parents_and_two_collectors() {
+    proves("families under rivals", LARGE_FAMILIES);
 }
 
 #[test]

@@ -38,8 +38,10 @@ fn random() -> StdRng {
     StdRng::seed_from_u64(17)
 }
 
-fn milliseconds(rng: &mut StdRng, most: u64) -> Duration {
-    Duration::from_millis(rng.random_range(0..most))
+/// Waits for any number of milliseconds below `most`.
+#[expect(clippy::disallowed_methods, reason = "processes run in real time")]
+fn pause(rng: &mut StdRng, most: u64) {
+    std::thread::sleep(Duration::from_millis(rng.random_range(0..most)));
 }
 
 /// Kills so many processes one by one, on a local disk; after each, while the others go on, all must be sound.
@@ -53,11 +55,11 @@ fn kills_on_disk(kills: u32) {
         &[Role::Writer("pretrain"), Role::Writer("tuned"), Role::Collector, Role::Collector],
     );
     for _ in 0..kills {
-        std::thread::sleep(milliseconds(&mut rng, 150));
+        pause(&mut rng, 150);
         let victim = rng.random_range(0..crew.len());
         // A collection may have ended by itself: the one that is killed begins now.
         if crew.wake(victim) {
-            std::thread::sleep(milliseconds(&mut rng, 60));
+            pause(&mut rng, 60);
         }
         crew.kill(victim);
         site.verify();
@@ -97,10 +99,10 @@ fn three_runs_two_collectors_and_a_follower_killed_on_radosgw_lose_nothing_and_l
     let mut crew = Crew::new(&site, &[&writers[..], &others].concat());
     let started = now();
     while started.elapsed() < Duration::from_secs(seconds) {
-        std::thread::sleep(milliseconds(&mut rng, 1000));
+        pause(&mut rng, 1000);
         crew.kill(rng.random_range(0..crew.len()));
         crew.wake_all();
     }
     let killed = crew.end();
-    println!("storm on radosgw: {killed}; {}; {:.0?}", judge(&site), started.elapsed());
+    println!("storm on radosgw: in {seconds} s {killed}; {}", judge(&site));
 }
