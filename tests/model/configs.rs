@@ -106,6 +106,9 @@ const COLLECTORS: Config =
     Config { opened: true, history: 2, retention: true, collectors: 2, passes: 1, coarse: false, ..PLAIN };
 /// Two collectors beside a session that saves again and again.
 pub(crate) const RIVALS: Config = Config { attempts: 3, ..COLLECTORS };
+/// Two collectors beside sessions of two runs that are just being opened.
+pub(crate) const FENCED_RIVALS: Config =
+    Config { sessions: &[0, 1], opened: false, impatience: true, ..COLLECTORS };
 /// A session whose first attempt is taken for dead, and which stores the same again.
 pub(crate) const ANEW: Config =
     Config { history: 0, attempts: 2, impatience: true, collectors: 1, ..COLLECTORS };
@@ -147,9 +150,8 @@ pub(crate) const LARGE: Config = Config {
     passes: 2,
     ..PLAIN
 };
-/// Fences, two runs and two collectors, every call apart.
-pub(crate) const LARGE_RIVALS: Config =
-    Config { sessions: &[0, 0, 1], opened: false, impatience: true, ..COLLECTORS };
+/// A restart and two collectors, every call apart.
+pub(crate) const LARGE_RIVALS: Config = Config { sessions: &[0, 0], ..FENCED_RIVALS };
 /// Pins, a lease and two collectors.
 pub(crate) const LARGE_KEEPERS: Config = Config { lessees: 1, ..PINS };
 /// Two sessions with two parents each, deltas and two collectors.
