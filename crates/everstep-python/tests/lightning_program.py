@@ -17,7 +17,7 @@ import torch
 from everstep.lightning import EverstepCheckpointIO
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.plugins.io import AsyncCheckpointIO, TorchCheckpointIO
-from nursery import raises
+from nursery import raises, ranks
 from torch.utils.data import DataLoader
 
 warnings.filterwarnings("ignore")
@@ -163,12 +163,14 @@ def io_alone(repository: str) -> None:
     assert own.load_checkpoint("/somewhere/step=2.ckpt")["global_step"] == 2
     assert own.load_checkpoint("/elsewhere/step=2.ckpt")["global_step"] == 2  # by the name of the file
     assert own.load_checkpoint("/somewhere/last.ckpt") == {"global_step": 4, "everstep": {"everstep": "tensor"}}
+    run.repository.pin("kept", own.checkpoint("/somewhere/step=1.ckpt"))
     own.remove_checkpoint("/elsewhere/step=2.ckpt")  # by the whole path alone
     own.remove_checkpoint("/somewhere/step=1.ckpt")
     own.remove_checkpoint("/somewhere/last.ckpt")  # the newest stays ...
     assert [step for _, step in run.checkpoints()] == [2, 3, 4]
     own.save_checkpoint({"global_step": 5}, "/somewhere/last.ckpt")  # ... until there is a newer one
     assert [step for _, step in run.checkpoints()] == [2, 3, 5]
+    assert run.repository.checkpoint("pin:kept").value("lightning:skeleton") == {"global_step": 1}  # whatever the run drops
     assert own.load_checkpoint("/somewhere/last.ckpt")["global_step"] == 5
     for path, error in (("/somewhere/step=1.ckpt", everstep.NotFound), ("nowhere.ckpt", everstep.NotFound)):
         raises(error, path, lambda: own.load_checkpoint(path))
@@ -180,3 +182,26 @@ def io_alone(repository: str) -> None:
     raises(everstep.InvalidArgument, "pickle", lambda: loose.load_checkpoint("pickled.ckpt", weights_only=True))
     raises(everstep.Conflict, "", lambda: (own.save_checkpoint({}, "late.ckpt"), own.teardown()))
     loose.teardown()
+
+
+def distributed(repository: str, folder: str) -> list[Any]:
+    """Two ranks of data-parallel training: the first saves, both load."""
+    everstep.Repository(repository, create=True)
+
+    def rank() -> list[Any]:
+        ended = []
+        for epochs in (1, 2):
+            run = everstep.Repository(repository).run("ddp")
+            own, model = EverstepCheckpointIO(run, background=True, takeover="now"), Model()
+            keeps = ModelCheckpoint(dirpath=Path(folder, "saved"), save_top_k=-1)
+            trainer = lightning.Trainer(
+                max_epochs=epochs, plugins=[own], callbacks=[keeps], default_root_dir=folder, logger=False, accelerator="cpu",
+                devices=2, strategy="ddp", enable_progress_bar=False, enable_model_summary=False,
+            )  # fmt: skip
+            trainer.fit(model, data(), ckpt_path=own.latest())
+            torch.distributed.barrier()  # the first still waited for its save
+            ended.append([step for _, step in run.checkpoints()])
+            assert trainer.global_step == 2 * epochs
+        return ended
+
+    return ranks(rank)

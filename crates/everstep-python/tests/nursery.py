@@ -11,6 +11,9 @@ import gc
 import importlib
 import json
 import os
+import select
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from children import environment
+
+
+#: Seconds within which a call must be answered, importing included.
+_PATIENCE = 200.0
 
 
 class Nursery:
@@ -31,7 +38,7 @@ class Nursery:
         self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             command, env=environment(NURSERY=self._folder.name, **more), text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self._errors,
+            stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True,
         )  # fmt: skip
 
     def __call__(self, function: str, *arguments: Any) -> Any:
@@ -44,23 +51,26 @@ class Nursery:
         """How the child ended: exit status (negative: the signal), its result, or what it complained of."""
         self._process.stdin.write(json.dumps([*function.split("."), *arguments], default=str) + "\n")
         self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        answered, _, _ = select.select([self._process.stdout], [], [], _PATIENCE)
+        line = self._process.stdout.readline() if answered else ""
         if not line:
+            self._end()
             self._errors.seek(0)
-            raise AssertionError(f"the nursery is gone: {self._errors.read()[-4000:]}")
+            raise AssertionError(f"{function} was not answered: {self._errors.read()[-4000:]}")
         return json.loads(line)
+
+    def _end(self) -> None:
+        """Ends the process and all that it forked."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def __enter__(self) -> Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+        self._end()
+        self._process.communicate()
         self._errors.close()
         self._folder.cleanup()
 
@@ -73,6 +83,30 @@ def raises(error: type, words: str, act: Any) -> None:
         assert words in str(found), found
     else:
         raise AssertionError(f"{error.__name__} was not raised")
+
+
+def ranks(act: Any, count: int = 2) -> Any:
+    """What rank 0 returns of `act`, which every rank calls, as torchrun would have started it: this process and forked ones."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    others = []
+    for rank in range(count - 1, -1, -1):
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}
+        os.environ |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        if rank == 0:
+            break
+        others.append(os.fork())
+        if others[-1] == 0:
+            try:
+                act()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+    result = act()
+    assert all(os.waitpid(other, 0)[1] == 0 for other in others), "another rank failed"
+    return result
 
 
 def _serve() -> None:

@@ -36,3 +36,7 @@ def test_what_comes_back_is_what_torch_save_would_have_given_back(nursery, tmp_p
 
 def test_a_path_finds_its_checkpoint_and_removing_one_expires_it_but_never_the_newest(nursery, tmp_path):
     nursery("lightning_program.io_alone", tmp_path / "repo")
+
+
+def test_of_two_ranks_the_first_saves_and_both_go_on(nursery, tmp_path):
+    assert nursery("lightning_program.distributed", tmp_path / "repo", tmp_path) == [[2], [2, 4]]

@@ -47,3 +47,15 @@ def test_a_list_of_files_that_leads_out_of_the_folder_is_damage(nursery, tmp_pat
 
 def test_a_checkpoint_that_is_written_on_a_signal_is_taken_as_well(nursery, tmp_path):
     assert nursery("transformers_program.signalled", tmp_path / "repo", tmp_path / "out") == [3]
+
+
+def test_a_killed_training_with_accelerate_goes_on_from_its_folder(nursery, tmp_path):
+    died = nursery.attempt("transformers_program.accelerated", tmp_path / "repo", tmp_path / "lost", 6)
+    assert died["status"] == -signal.SIGKILL
+    began, end = nursery("transformers_program.accelerated", tmp_path / "repo", tmp_path / "new")
+    never, undisturbed = nursery("transformers_program.accelerated", tmp_path / "quiet", tmp_path / "other")
+    assert (began, never) == (4, None) and end == undisturbed
+
+
+def test_of_two_ranks_the_first_takes_the_folder_once_both_have_written_and_both_hear_of_it(nursery, tmp_path):
+    assert nursery("transformers_program.distributed", tmp_path / "repo", tmp_path / "out") == [3, 4]

@@ -7,11 +7,15 @@ import json
 import os
 import shutil
 import signal
+import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import accelerate
 import everstep
+import everstep.folders
 import numpy as np
 import safetensors.torch
 import torch
@@ -19,7 +23,7 @@ import torch._dynamo
 import torch.distributed.checkpoint
 import transformers
 from everstep.transformers import EverstepCallback, materialize
-from nursery import raises
+from nursery import raises, ranks
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -192,6 +196,70 @@ def signalled(repository: str, output: str) -> list[int]:
     trainer.train()
     assert trainer.state.global_step == 4
     return [step for _, step in run.checkpoints()]
+
+
+def accelerated(repository: str, folder: str, die_at: int = -1) -> list[Any]:
+    """Accelerate has no callbacks: its folder is saved with a writer, and written back."""
+    run = everstep.Repository(repository, create=True).run("acc")
+    torch.manual_seed(1)
+    model, accelerator = Model().net, accelerate.Accelerator(cpu=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    model, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
+    with run.writer(takeover="now") as writer:
+        newest = run.latest()
+        if newest is not None:
+            accelerator.load_state(materialize(newest, Path(folder, f"{newest.step}-again")))
+        for step in range(newest.step + 1 if newest else 1, STEPS):
+            loss = model(torch.randn(4, 4)).square().mean()
+            accelerator.backward(loss)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            if step == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if step % 2 == 0:
+                written = accelerator.save_state(Path(folder, str(step)))
+                writer.save(step, everstep.folders.state_of(written), metadata={"loss": loss.item()})
+                shutil.rmtree(written)
+    return [newest and newest.step, {name: tensor.numpy().tobytes().hex() for name, tensor in model.state_dict().items()}]
+
+
+def distributed(repository: str, output: str) -> list[int]:
+    """Two ranks, of which the second writes its part late; what the first finds, or fails with, both hear."""
+    everstep.Repository(repository, create=True)
+    folder = Path(output, "checkpoint-3")
+    folder.mkdir(parents=True)
+
+    def rank() -> list[int]:
+        torch.distributed.init_process_group("gloo")
+        own = torch.distributed.get_rank()
+        keep = EverstepCallback(everstep.Repository(repository).run("two"), takeover="now")
+        state = SimpleNamespace(global_step=3, is_world_process_zero=own == 0, log_history=[])
+        arguments = SimpleNamespace(output_dir=output)
+        keep.on_train_begin(arguments, state, None)
+        if own == 1:
+            time.sleep(0.3)  # not needed for the test to hold, but for it to fail
+            (folder / "rng_state_1.pth").write_bytes(b"late")
+        else:
+            (folder / "trainer_state.json").write_text('{"global_step": 3}')
+        keep.on_save(arguments, state, None)
+        keep.on_train_end(arguments, state, None)
+        torch.distributed.barrier()
+        back = keep.resume(Path(output, "back"))
+        assert sorted(os.listdir(back)) == ["rng_state_1.pth", "trainer_state.json"]
+        missing = EverstepCallback(everstep.Repository(repository).run("none"))
+        assert missing.resume(Path(output, "back")) is None
+        torch.distributed.barrier()
+        if own == 0:
+            with keep.run.writer(group=(0, 1, None), takeover="now") as writer:
+                writer.save(4, {"folder:files": [{"path": "../x", "size": 1, "data": b"x"}]})
+        torch.distributed.barrier()
+        raises(everstep.Corrupt, "outside", lambda: keep.resume(Path(output, "back"), fallback=0))
+        assert keep.resume(Path(output, "back")) == back  # of the one before
+        return [step for _, step in keep.run.checkpoints()]
+
+    return ranks(rank)
 
 
 def last(output: str) -> str:

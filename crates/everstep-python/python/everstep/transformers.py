@@ -23,10 +23,12 @@ from typing import Any
 
 from transformers.trainer_callback import TrainerCallback
 
-from . import _folders
-from ._repository import Checkpoint, Run
+from ._repository import Run
 from ._saver import Saver, distributed, log
 from .errors import EverstepError, InvalidArgument, NotFound, Unusable, of_kind
+from .folders import materialize, state_of
+
+__all__ = ["EverstepCallback", "materialize"]
 
 _FOLDER = re.compile(r"checkpoint-(\d+)")
 #: What the Trainer puts into a folder as long as a checkpoint on a signal is being written.
@@ -88,7 +90,7 @@ class EverstepCallback(TrainerCallback):
         folder = Path(folder)
         step = _complete(folder)
         described = {**(metadata or {}), "transformers": {"folder": folder.name}}
-        self._saver.save(step, _folders.state_of(folder), described)
+        self._saver.save(step, state_of(folder), described)
 
     def resume(self, output_dir: str | os.PathLike, fallback: int = 1) -> str | None:
         """Writes the newest checkpoint of the run back as `checkpoint-N` in `output_dir`, in place of what may be there, and
@@ -124,18 +126,6 @@ class EverstepCallback(TrainerCallback):
                     raise
                 log.warning("run %s: %s; trying the one before", self.run.name, error)
         return None
-
-
-def materialize(checkpoint: Checkpoint, folder: str | os.PathLike, *, replace: bool = False) -> Path:
-    """Writes the folder that was saved as `checkpoint` to `folder`, byte for byte: beside it first, and renamed when it is whole.
-    One process does it. `replace` allows that a folder of that name is there; it is removed.
-
-    Raises InvalidArgument when the checkpoint was not a folder, or when there is one; Corrupt, Expired, Unreachable."""
-    if checkpoint.native.entry(_folders.FILES) is None:
-        raise InvalidArgument(f"{checkpoint} was not saved from a folder: load it as a state")
-    folder = Path(folder)
-    _folders.write(checkpoint, folder, replace)
-    return folder
 
 
 def _number(folder: Path) -> int:

@@ -1,5 +1,12 @@
-"""A folder of files as a state, and the folder that is made of it again, byte for byte. Files of safetensors become tensors, so
-that what did not change is not stored again; large files become tensors of bytes, and small ones lie in one object."""
+"""A folder that a framework has written, as a state; and the folder that is made of it again, byte for byte.
+
+    writer.save_async(step, everstep.folders.state_of("out/step-100"))
+    everstep.folders.materialize(run.latest(), "out/step-100")
+
+Files of safetensors become tensors, `model.NAME` for those of `model.safetensors` and of its shards, so that what did not change
+is not stored again, and so that they are read as any other tensors. Large other files become tensors of bytes; small ones lie in
+one object.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +36,12 @@ class Incomplete(Exception):
     """A file that has not been written to its end."""
 
 
-def state_of(folder: Path) -> dict[str, Any]:
-    """All files of `folder`, mapped into memory. Raises InvalidArgument when one was not written to its end, or is no file."""
+def state_of(folder: str | os.PathLike) -> dict[str, Any]:
+    """All files of `folder`, which one process saves for its whole job. They are mapped into memory, not read: what is in them
+    may change once the save is staged, and they may be removed at any time.
+
+    Raises InvalidArgument when a file was visibly not written to its end, or is a link or the like."""
+    folder = Path(folder)
     state: dict[str, Any] = {}
     files = []
     for path in _files(folder):
@@ -119,8 +130,14 @@ def _mapped(path: Path, size: int) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
 
 
-def write(checkpoint: Checkpoint, folder: Path, replace: bool) -> None:
-    """Makes `folder` of what `state_of` made of one: written beside it and renamed, so that it is there whole or not at all."""
+def materialize(checkpoint: Checkpoint, folder: str | os.PathLike, *, replace: bool = False) -> Path:
+    """Writes the folder that was saved as `checkpoint` to `folder`, byte for byte: beside it first, and renamed when it is whole.
+    One process does it. `replace` allows that a folder of that name is there; it is removed.
+
+    Raises InvalidArgument when the checkpoint was not a folder, or when there is one; Corrupt, Expired, Unreachable."""
+    folder = Path(folder)
+    if checkpoint.native.entry(FILES) is None:
+        raise InvalidArgument(f"{checkpoint} was not saved from a folder: load it as a state")
     if folder.exists() and not replace:
         raise InvalidArgument(f"{folder} is there already: give another one, or replace=True")
     fresh, old = folder.with_name(f".{folder.name}.everstep"), folder.with_name(f".{folder.name}.replaced")
@@ -136,6 +153,7 @@ def write(checkpoint: Checkpoint, folder: Path, replace: bool) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
     _sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
+    return folder
 
 
 def _write_files(checkpoint: Checkpoint, folder: Path) -> None:
