@@ -8,7 +8,7 @@ that begin in a new process, without importing anything again.
 from __future__ import annotations
 
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import select
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from children import environment
-
 
 #: Seconds within which a call must be answered, importing included.
 _PATIENCE = 200.0
@@ -73,6 +72,14 @@ class Nursery:
         self._process.communicate()
         self._errors.close()
         self._folder.cleanup()
+
+
+def needs(*packages: str) -> Any:
+    """Skips tests, and says why, where a package is not installed. It is not imported here: that would take seconds."""
+    import pytest
+
+    gone = [package for package in packages if importlib.util.find_spec(package) is None]
+    return pytest.mark.skipif(bool(gone), reason=f"not installed: {', '.join(gone)}")
 
 
 def raises(error: type, words: str, act: Any) -> None:

@@ -2,9 +2,9 @@
 
 import signal
 
-import pytest
+from nursery import needs
 
-pytest.importorskip("torch")
+pytestmark = needs("torch")
 
 
 def test_a_killed_loop_like_torchtitans_ends_bit_for_bit_where_an_undisturbed_one_ends(nursery, tmp_path):

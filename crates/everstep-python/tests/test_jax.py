@@ -4,9 +4,9 @@ import signal
 import socket
 
 import pytest
-from nursery import Nursery
+from nursery import Nursery, needs
 
-pytest.importorskip("jax")
+pytestmark = needs("jax")
 
 
 @pytest.fixture(scope="module")

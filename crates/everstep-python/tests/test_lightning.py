@@ -3,8 +3,9 @@
 import signal
 
 import pytest
+from nursery import needs
 
-pytest.importorskip("lightning")
+pytestmark = needs("torch", "lightning")
 
 
 @pytest.fixture(scope="module")

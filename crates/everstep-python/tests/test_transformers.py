@@ -3,9 +3,9 @@
 import signal
 
 import pytest
+from nursery import needs
 
-pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
+pytestmark = needs("torch", "transformers", "accelerate")
 
 
 @pytest.fixture(scope="module")
