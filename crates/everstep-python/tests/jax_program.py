@@ -82,7 +82,7 @@ def updated(weights: Any, moments: Moments, random: Any) -> Any:
 
 def train(repository: str, steps: int, die_at: int | None = None) -> list[Any]:
     """Trains up to `steps` from the newest checkpoint on, saving every second one; where it began, and how it ended."""
-    state = state_of(mesh(2, 2))
+    state = state_of(mesh(2, 1))
     with everstep.Repository(repository, create=True).run("jax").writer(takeover="now") as writer:
         began = step = writer.resume(into=state) or 0
         while step < steps:

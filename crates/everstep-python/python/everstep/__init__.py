@@ -14,9 +14,10 @@ write, restored whole, in part, or under another sharding, every byte verified.
                 w.save_async(step, state, metadata={"loss": loss})
 
 Neither torch nor numpy is needed to import it. A state is nested dicts and lists of torch tensors (DTensor and ShardedTensor
-as well), numpy arrays, plain values, and whatever has `state_dict` and `load_state_dict`. A tensor's name is the keys that
+as well), numpy and jax arrays, plain values, and whatever has `state_dict` and `load_state_dict`. A tensor's name is the keys that
 lead to it, joined by dots. In a job of many ranks, plain tensors count as the same on all of them; `Shard` declares a part of
-a tensor, `PerRank` what each rank has its own of.
+a tensor, `PerRank` what each rank has its own of. `everstep.lightning`, `everstep.transformers` and `everstep.folders` are for
+frameworks with checkpoints of their own.
 """
 
 from ._jobs import Event, Job, Saved, Stats
