@@ -172,6 +172,9 @@ def io_alone(repository: str) -> None:
     assert [step for _, step in run.checkpoints()] == [2, 3, 5]
     assert run.repository.checkpoint("pin:kept").value("lightning:skeleton") == {"global_step": 1}  # whatever the run drops
     assert own.load_checkpoint("/somewhere/last.ckpt")["global_step"] == 5
+    first = min(own._paths)
+    own._expire({first, first + 1000})  # which somebody else has expired, and which never was
+    assert own._unwanted == set() and [step for _, step in run.checkpoints()] == [2, 3, 5]
     for path, error in (("/somewhere/step=1.ckpt", everstep.NotFound), ("nowhere.ckpt", everstep.NotFound)):
         raises(error, path, lambda: own.load_checkpoint(path))
     raises(everstep.InvalidArgument, "a.b", lambda: own.save_checkpoint({"a": {"b": object()}}, "x.ckpt"))

@@ -11,6 +11,7 @@ from pathlib import Path
 import everstep
 import pytest
 import torch
+from children import run_child
 from everstep import _everstep, errors
 from everstep._label import job_label
 
@@ -79,6 +80,12 @@ def test_every_file_compiles_for_this_python(tmp_path):
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     command = [sys.executable, "-W", "error", "-m", "compileall", "-q", "-f", str(PACKAGE)]
     assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout == ""
+
+
+def test_importing_the_package_imports_no_framework_and_no_library_of_arrays():
+    names = ("torch", "numpy", "jax", "lightning", "transformers", "safetensors")
+    check = f"import everstep, everstep.folders, sys; print([name for name in {names} if name in sys.modules])"
+    assert run_child(check) == "[]\n"
 
 
 def test_what_is_offered_is_documented_and_there():

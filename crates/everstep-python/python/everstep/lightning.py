@@ -25,7 +25,7 @@ from . import _arrays, _nested
 from ._repository import Checkpoint, Run
 from ._saver import Saver, log
 from ._values import Plain
-from .errors import Conflict, Corrupt, InvalidArgument, NotFound, Unusable
+from .errors import Conflict, Corrupt, EverstepError, InvalidArgument, NotFound, Unusable
 
 
 def _base() -> Any:
@@ -147,6 +147,11 @@ class EverstepCheckpointIO(_base()):
                     self.run.expire(ordinal, "removed by Lightning")
                 except Conflict:
                     log.info("run %s: ordinal %d is the newest, and stays until a newer one is there", self.run.name, ordinal)
+                    continue
+                except (NotFound, Unusable):  # somebody else was faster
+                    pass
+                except EverstepError as error:  # no reason to end a training; the next time may do
+                    log.warning("run %s: ordinal %d was not removed: %s", self.run.name, ordinal, error)
                     continue
                 self._unwanted.discard(ordinal)
 
