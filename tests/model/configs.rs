@@ -152,7 +152,7 @@ pub(crate) const LARGE: Config = Config {
 };
 /// A restart and two collectors, every call apart.
 pub(crate) const LARGE_RIVALS: Config = Config { sessions: &[0, 0], ..FENCED_RIVALS };
-/// Pins, a lease and two collectors.
-pub(crate) const LARGE_KEEPERS: Config = Config { lessees: 1, ..PINS };
+/// A pin, a lease and two collectors.
+pub(crate) const LARGE_KEEPERS: Config = Config { attempts: 1, lessees: 1, ..PINS };
 /// Two sessions with two parents each, deltas and two collectors.
 pub(crate) const LARGE_FAMILIES: Config = Config { sessions: &[0, 1], impatience: false, ..TWO_PARENTS };
