@@ -84,6 +84,7 @@ fn late_rank<'py>(py: Python<'py>, late: &LateRank) -> PyResult<Bound<'py, PyDic
 
 pub(crate) fn handed_in<'py>(py: Python<'py>, report: &HandedIn) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
+    dict.set_item("attempt", report.attempt.to_string())?;
     dict.set_item("ordinal", report.ordinal.0)?;
     dict.set_item("raw_bytes", report.raw_bytes)?;
     dict.set_item("bytes_uploaded", report.bytes_uploaded)?;

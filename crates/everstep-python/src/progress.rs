@@ -27,6 +27,14 @@ impl Progress {
     }
 }
 
+/// What a call reports to.
+pub(crate) fn watched(progress: Option<&Progress>) -> &dyn everstep::Progress {
+    match progress {
+        Some(progress) => progress,
+        None => &(),
+    }
+}
+
 #[pymethods]
 impl Progress {
     #[new]

@@ -172,6 +172,11 @@ impl Repository {
         Ok(Writer::new(self.run(py, |repository| repository.run(run)?.writer(options))?))
     }
 
+    /// Carries on the session of a writer in another process of the same job, which does not save meanwhile.
+    fn adopt(&self, py: Python<'_>, ticket: &str) -> PyResult<Writer> {
+        Ok(Writer::new(self.run(py, |repository| repository.adopt(ticket))?))
+    }
+
     fn member(&self, py: Python<'_>, ticket: &str) -> PyResult<Member> {
         let repository = self.inner.get()?;
         let member = call::at_once(py, || repository.member(ticket).map_err(Failure::from))?;

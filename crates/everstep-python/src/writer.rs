@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use everstep::{Saved, Step};
+use everstep::{Metadata, SaveReport, Saved, Step};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,7 +12,7 @@ use crate::checkpoint::Checkpoint;
 use crate::dicts;
 use crate::group::Group;
 use crate::home::Home;
-use crate::progress::Progress;
+use crate::progress::{Progress, watched};
 use crate::state::{GivenObject, GivenShard, Held};
 
 /// A session: the leader's. One call at a time; another one meanwhile raises RuntimeError.
@@ -37,6 +37,19 @@ fn closed() -> PyErr {
     PyRuntimeError::new_err("the writer is closed")
 }
 
+fn described(metadata: &str) -> PyResult<Metadata> {
+    let no_object = |e| PyValueError::new_err(format!("metadata: expected the JSON text of an object: {e}"));
+    serde_json::from_str(metadata).map_err(no_object)
+}
+
+fn checkpoints(parents: &[PyRef<'_, Checkpoint>]) -> PyResult<Vec<everstep::Checkpoint>> {
+    parents.iter().map(|parent| parent.inner().cloned()).collect()
+}
+
+fn group_of(py: Python<'_>, group: Option<&Group>) -> everstep::Group {
+    group.map_or_else(everstep::Group::alone, |group| group.inner(py))
+}
+
 impl Writer {
     pub(crate) fn new(inner: everstep::Writer) -> Self {
         let session = inner.session().to_string();
@@ -52,6 +65,23 @@ impl Writer {
         let mut guard = alone(self.inner.get()?, "writer")?;
         let writer = guard.as_mut().ok_or_else(closed)?;
         call::run(py, progress, || Ok(act(writer)?))
+    }
+
+    /// A save's report, with its checkpoint.
+    fn saved<'py>(
+        &self,
+        py: Python<'py>,
+        progress: Option<&Progress>,
+        save: impl FnOnce(&mut everstep::Writer, &dyn everstep::Progress) -> Result<SaveReport, everstep::Error>
+        + Send,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (report, checkpoint) = self.run(py, progress, |writer| {
+            let report = save(writer, watched(progress))?;
+            Ok((report, writer.latest()))
+        })?;
+        let dict = dicts::saved(py, &report)?;
+        dict.set_item("checkpoint", checkpoint.map(Checkpoint::new))?;
+        Ok(dict)
     }
 
     /// For what neither waits nor takes long.
@@ -92,28 +122,54 @@ impl Writer {
         group: Option<PyRef<'py, Group>>,
         progress: Option<PyRef<'py, Progress>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let no_object =
-            |e| PyValueError::new_err(format!("metadata: expected the JSON text of an object: {e}"));
-        let metadata = serde_json::from_str(metadata).map_err(no_object)?;
-        let also = parents.iter().map(|parent| parent.inner().cloned()).collect::<PyResult<_>>()?;
-        let group = group.map_or_else(everstep::Group::alone, |group| group.inner(py));
-        let held = Held::new(py, shards, objects)?;
-        let progress = progress.as_deref();
-        let (report, checkpoint) = self.run(py, progress, |writer| {
-            let watched: &dyn everstep::Progress = match progress {
-                Some(progress) => progress,
-                None => &(),
-            };
-            let (step, saved) = (Step(step), Saved { metadata, also });
-            let report = writer.save_in_with(step, &held.state(), saved, (&group, watched))?;
-            Ok((report, writer.latest()))
-        })?;
-        let dict = dicts::saved(py, &report)?;
-        dict.set_item("checkpoint", checkpoint.map(Checkpoint::new))?;
-        Ok(dict)
+        let (metadata, also) = (described(metadata)?, checkpoints(&parents)?);
+        let (group, held) = (group_of(py, group.as_deref()), Held::new(py, shards, objects)?);
+        self.saved(py, progress.as_deref(), |writer, watched| {
+            writer.save_in_with(Step(step), &held.state(), Saved { metadata, also }, (&group, watched))
+        })
     }
 
-    /// Tells the other ranks, who are about to save `step`, that there will be no attempt, and why.
+    /// Calls the other ranks and stores this one's share, without waiting for theirs: nothing is saved before `commit`. parents:
+    /// to deduplicate against beside the newest checkpoint. Report: as that of a member's save.
+    #[pyo3(signature = (step, shards, objects, group, progress, parents = Vec::new()))]
+    #[expect(clippy::too_many_arguments, reason = "the signature is the Python half's")]
+    fn hand_in<'py>(
+        &self,
+        py: Python<'py>,
+        step: u64,
+        shards: Vec<GivenShard>,
+        objects: Vec<GivenObject<'py>>,
+        group: Option<PyRef<'py, Group>>,
+        progress: Option<PyRef<'py, Progress>>,
+        parents: Vec<PyRef<'py, Checkpoint>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (also, progress) = (checkpoints(&parents)?, progress.as_deref());
+        let (group, held) = (group_of(py, group.as_deref()), Held::new(py, shards, objects)?);
+        let report = self.run(py, progress, |writer| {
+            writer.hand_in_with(Step(step), &held.state(), &also, (&group, watched(progress)))
+        })?;
+        dicts::handed_in(py, &report)
+    }
+
+    /// Gathers what all ranks handed in and commits it. parents: none, since they were named when the save began. Report: as
+    /// that of `save`.
+    fn commit<'py>(
+        &self,
+        py: Python<'py>,
+        metadata: &str,
+        parents: Vec<PyRef<'py, Checkpoint>>,
+        group: Option<PyRef<'py, Group>>,
+        progress: Option<PyRef<'py, Progress>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        if !parents.is_empty() {
+            let late = "parents: expected none, they are named when the save is handed in";
+            return Err(PyValueError::new_err(late));
+        }
+        let (metadata, group) = (described(metadata)?, group_of(py, group.as_deref()));
+        self.saved(py, progress.as_deref(), |writer, _| writer.commit(metadata, &group))
+    }
+
+    /// Tells the other ranks, who are about to save `step`, that there will be no attempt, and why. Ends one that was handed in.
     fn give_up(&self, py: Python<'_>, step: u64, why: &str, group: &Group) -> PyResult<()> {
         let group = group.inner(py);
         self.run(py, None, |writer| writer.give_up(Step(step), why, &group))

@@ -13,10 +13,11 @@ use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, Step};
 use futures::future::try_join_all;
 
+use crate::adopting::fenced_by;
 use crate::beat::Beat;
 use crate::reading::parse_intent;
 use crate::register::Registered;
-use crate::session::{Attempt, Session, Undecided};
+use crate::session::{Attempt, Claim, Parents, Session, Undecided};
 use crate::{Checkpoint, RepoError};
 
 /// How long an undecided attempt counts as alive without a sign of life.
@@ -25,30 +26,42 @@ const ATTEMPT_TTL: Duration = Duration::from_secs(24 * 3600);
 impl Session {
     pub(crate) async fn start_attempt(
         &mut self,
-        step: Step,
-        world_size: u32,
-        parents: Vec<Checkpoint>,
+        (step, world_size): (Step, u32),
+        parents: &Parents,
     ) -> Result<Attempt, RepoError> {
         if world_size == 0 {
             return Err(FormatError::invalid("world size", "0", "an attempt has at least one writer").into());
         }
-        let parents = self.nameable(parents).await?;
         let id = AttemptId(self.repository.world().random_id());
-        let mut intent = Intent::save(self.run.clone(), self.seen, id, self.id);
-        intent.parents = parents.iter().map(Checkpoint::as_parent).collect();
-        intent.step = Some(step);
-        intent.world_size = world_size;
-        intent.job.clone_from(&self.job);
-        let body = self.claim(&mut intent).await?;
-        let ordinal = intent.ordinal;
+        let (ordinal, named, body) = loop {
+            // Anew for each ordinal: walking to it may have shown a newer checkpoint.
+            let named = self.nameable(self.meant_by(parents)).await?;
+            let mut intent = Intent::save(self.run.clone(), self.next_ordinal()?, id, self.id);
+            intent.parents = named.iter().map(Checkpoint::as_parent).collect();
+            intent.step = Some(step);
+            intent.world_size = world_size;
+            intent.job.clone_from(&self.job);
+            if let Some(body) = self.claim(&intent).await? {
+                break (intent.ordinal, named, body);
+            }
+        };
         self.undecided.insert(ordinal, Undecided { id, attempt: None, in_doubt: false, beat: None });
-        let confirmed = self.confirm(parents).await?;
+        let confirmed = self.confirm(named).await?;
         let attempt = Attempt { id, ordinal, step, world_size, confirmed };
         // The copy of the intent is for people; only when it was written counts.
         let beat = Beat::start(&self.repository, Key::alive(id), body, ATTEMPT_TTL / 4);
         let known = Undecided { id, attempt: Some(attempt.clone()), in_doubt: false, beat: Some(beat) };
         self.undecided.insert(ordinal, known);
         Ok(attempt)
+    }
+
+    fn meant_by(&self, parents: &Parents) -> Vec<Checkpoint> {
+        let latest = self.latest.iter().cloned();
+        match parents {
+            Parents::Latest => latest.collect(),
+            Parents::Also(others) => latest.chain(others.iter().cloned()).collect(),
+            Parents::These(these) => these.clone(),
+        }
     }
 
     /// The parents that an intent may name: each was read as COMMIT, each once.
@@ -68,21 +81,17 @@ impl Session {
         Ok(committed.is_some_and(|committed| committed.manifest.attempt == manifest.attempt))
     }
 
-    /// W1: put-if-absent the intent at the next ordinal, walking past whatever is there. Its stored bytes are
-    /// returned.
-    async fn claim(&mut self, intent: &mut Intent) -> Result<Bytes, RepoError> {
-        loop {
-            intent.ordinal = self.next_ordinal()?;
-            let key = Key::intent(&self.run, intent.ordinal);
-            let body = Bytes::from(intent.to_bytes()?);
-            match self.repository.register(&key, &body).await? {
-                Registered::Ours => {
-                    self.seen = intent.ordinal;
-                    return Ok(body);
-                }
-                Registered::Theirs(bytes) => self.walk_past(&bytes, intent.ordinal)?,
-                Registered::Unknown(error) => return Err(error.into()),
+    /// W1: put-if-absent the intent. Its stored bytes; or `None` when the ordinal was taken and has been walked past.
+    async fn claim(&mut self, intent: &Intent) -> Result<Option<Bytes>, RepoError> {
+        let key = Key::intent(&self.run, intent.ordinal);
+        let body = Bytes::from(intent.to_bytes()?);
+        match self.repository.register(&key, &body).await? {
+            Registered::Ours => {
+                self.seen = intent.ordinal;
+                Ok(Some(body))
             }
+            Registered::Theirs(bytes) => self.walk_past(&bytes, intent.ordinal).await.map(|()| None),
+            Registered::Unknown(error) => Err(error.into()),
         }
     }
 
@@ -93,20 +102,26 @@ impl Session {
     }
 
     /// An intent that is not ours: a fence ends this session, a save of anybody is stepped over.
-    fn walk_past(&mut self, bytes: &[u8], ordinal: Ordinal) -> Result<(), RepoError> {
+    async fn walk_past(&mut self, bytes: &[u8], ordinal: Ordinal) -> Result<(), RepoError> {
         let other = parse_intent(bytes, (&self.run, ordinal), Operation::Write)?;
         if other.kind == IntentKind::Fence {
-            let job = other.job.map(|job| format!(" (job {job})")).unwrap_or_default();
-            let why =
-                format!("fenced by session {}{job}, which opened the run after this one", other.session);
-            return Err(RepoError::Conflict { run: self.run.clone(), why });
+            return Err(fenced_by(&other));
         }
         if other.session == self.id {
-            // A claim of ours that was reported as failed and landed after all.
-            let late = Undecided { id: other.attempt, attempt: None, in_doubt: false, beat: None };
-            self.undecided.entry(ordinal).or_insert(late);
+            self.learn(Claim { ordinal, attempt: other.attempt }).await?;
         }
         self.seen = ordinal;
+        Ok(())
+    }
+
+    /// An attempt of this session that this process did not know of: another one that carries the session on made it, or it
+    /// is a claim of ours that was reported as failed and landed after all. Nobody works on it any more, since processes of
+    /// one session do not save at the same time.
+    async fn learn(&mut self, claim: Claim) -> Result<(), RepoError> {
+        self.shared = true;
+        if let Some(checkpoint) = self.repository.settled(&self.run, (claim, self.id)).await? {
+            self.latest = Some(checkpoint);
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use futures::future::try_join;
 use crate::checkpoint::explain_missing;
 use crate::commit::{CopyOf, Purpose};
 use crate::reading::{check_hash, fetch_at_most};
-use crate::session::{Attempt, CommitOutcome, Draft, Session};
+use crate::session::{Attempt, CommitOutcome, Draft, Parents, Session};
 use crate::{Checkpoint, RepoError};
 
 /// An object to copy, with the length and hash that the manifest states.
@@ -24,7 +24,7 @@ impl Session {
         purpose: Purpose,
     ) -> Result<CommitOutcome, RepoError> {
         let Manifest { step, world_size, .. } = *target.manifest;
-        let attempt = self.start_attempt(step, world_size, vec![target.clone()]).await?;
+        let attempt = self.start_attempt((step, world_size), &Parents::These(vec![target.clone()])).await?;
         match self.copy_index(target, &attempt).await {
             Ok((draft, requires)) => self.decide(&attempt, draft, Some(CopyOf { purpose, requires })).await,
             Err(error) => {

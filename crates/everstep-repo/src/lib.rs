@@ -3,6 +3,7 @@
 //! Every rule has its letter in `format-spec/`: R1-R3 open a run for writing, W1, W2, W4 save, the reader's
 //! rules read.
 
+mod adopting;
 mod attempt;
 mod beat;
 pub mod checkpoint;

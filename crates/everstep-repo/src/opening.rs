@@ -24,8 +24,8 @@ use crate::{RepoError, Repository};
 
 /// Fences lost to other openings of the same run before giving up.
 const FENCE_TRIES: u32 = 64;
-/// Intents read at once in R2.
-const IN_FLIGHT: usize = 8;
+/// Intents read at once.
+pub(crate) const IN_FLIGHT: usize = 8;
 /// Shortest time between two signs of life.
 const SHORTEST_BEAT: Duration = Duration::from_millis(50);
 
@@ -70,6 +70,8 @@ async fn settle(newcomer: &Newcomer, fence: Claim) -> Result<Session, RepoError>
         seen: fence.ordinal,
         undecided: BTreeMap::new(),
         calls: 0,
+        adopted: false,
+        shared: false,
         beat: Some(beat),
     })
 }

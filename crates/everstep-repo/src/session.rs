@@ -63,6 +63,10 @@ pub struct Session {
     pub(crate) undecided: BTreeMap<Ordinal, Undecided>,
     /// Saves so far to which other writers were called.
     pub(crate) calls: u64,
+    /// It carries on what another process opened, so it does not end with this one.
+    pub(crate) adopted: bool,
+    /// Other processes have saved in it, or may have.
+    pub(crate) shared: bool,
     /// The session's own sign of life; ends when it is dropped.
     pub(crate) beat: Option<Beat>,
 }
@@ -78,7 +82,7 @@ pub(crate) struct Claim {
 #[derive(Debug)]
 pub(crate) struct Undecided {
     pub(crate) id: AttemptId,
-    /// Missing for an intent that landed late, after its claim was reported as failed.
+    /// Missing as long as its parents are not confirmed.
     pub(crate) attempt: Option<Attempt>,
     /// A commit was sent and its outcome is not known. It may be committed, so it is left alone.
     pub(crate) in_doubt: bool,
@@ -92,6 +96,8 @@ pub enum Parents {
     /// The session's latest, if there is one.
     #[default]
     Latest,
+    /// The session's latest, if there is one, and these, of any run.
+    Also(Vec<Checkpoint>),
     /// These, of any run.
     These(Vec<Checkpoint>),
 }
@@ -178,7 +184,14 @@ impl Session {
         SaveId { session: self.id, save }
     }
 
-    /// Claims the next ordinal (walking, never by LIST) and confirms parents: W1, W2.
+    /// Whether other processes have saved in this session, or may have: then the name that [`Session::next_call`] gives may
+    /// be one that they have used.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Claims the next ordinal (walking, never by LIST) and confirms parents: W1, W2. What another process of this session
+    /// has committed meanwhile is met on the way and is the latest from then on.
     ///
     /// # Errors
     /// [`RepoError::Conflict`] ("fenced by ...") once a newer session has opened the run.
@@ -188,11 +201,7 @@ impl Session {
         world_size: u32,
         parents: Parents,
     ) -> Result<Attempt, RepoError> {
-        let parents = match parents {
-            Parents::Latest => self.latest.clone().into_iter().collect(),
-            Parents::These(parents) => parents,
-        };
-        self.start_attempt(step, world_size, parents).await
+        self.start_attempt((step, world_size), &parents).await
     }
 
     /// Commits an attempt: W4. Everything it refers to must have been put before; it is made durable first.
@@ -255,7 +264,8 @@ impl Session {
     }
 
     /// Ends the session: ABORT "closed" on its open attempts, then on its fence, then a closing mark, so that
-    /// the next one need not wait.
+    /// the next one need not wait. One that was adopted goes on where it was opened: only the open attempts of this process
+    /// are ended.
     ///
     /// # Errors
     /// [`RepoError::Store`]; the session is over all the same.
@@ -264,9 +274,12 @@ impl Session {
         let open = std::mem::take(&mut self.undecided).into_iter().filter(|(_, attempt)| !attempt.in_doubt);
         let claims = open.map(|(ordinal, attempt)| Claim { ordinal, attempt: attempt.id });
         let mut outcome = Ok(());
-        for claim in claims.chain([self.fence]) {
+        for claim in claims.chain((!self.adopted).then_some(self.fence)) {
             let aborted = self.abort(claim, "closed", "").await;
             outcome = outcome.and(aborted);
+        }
+        if self.adopted {
+            return outcome;
         }
         outcome.and(self.mark_closed().await)
     }

@@ -19,15 +19,18 @@ pub(crate) const WHY: &str = "it was interrupted";
 /// the other ranks, which it may have called. `before` is the save that the session's ticket named when it began.
 pub fn let_go(session: &mut Session, before: SaveId, (step, group): (Step, Group)) {
     let given_up = session.let_go(WHY);
-    if session.ticket().next == before {
+    let SaveId { session: id, save: next } = session.ticket().next;
+    if next == before.save {
         return;
     }
+    // It may have passed over names that another process of the session has used.
+    let last = SaveId { session: id, save: next - 1 };
     let (run, world_size) = (session.run().clone(), group.world_size);
-    let occasion = Occasion { save: before, run, step, world_size };
+    let occasion = Occasion { save: last, run, step, world_size };
     let rendezvous = group.rendezvous_in(session.repository());
     let told = async move {
         if let Err(error) = tell(&rendezvous, occasion, &given_up).await {
-            tracing::warn!(save = before.save, %error, "the other ranks were not told that the save was interrupted");
+            tracing::warn!(save = last.save, %error, "the other ranks were not told that the save was interrupted");
         }
     };
     session.repository().world().spawn(told.boxed());
@@ -61,6 +64,8 @@ async fn tell(
         None => rendezvous.call(&Card::off(occasion, &why)).await,
         // It called the save off itself.
         Some(None) => Ok(()),
+        // Another process of the session saved under this name.
+        Some(Some(_)) if rendezvous.outcome(occasion.save).await?.is_some() => Ok(()),
         Some(Some(attempt)) => {
             let committed = Outcome::committed(occasion.save, attempt.id, attempt.ordinal);
             let outcome = match given_up.contains(&attempt.id) {

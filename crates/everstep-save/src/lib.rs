@@ -7,7 +7,8 @@
 //!                                     '-> checks -> index, refs -> commit
 //! ```
 //! Everything that one rank can refuse is refused before an ordinal is claimed. The packs of a save depend on the state, the
-//! parents and the settings, never on the timing of threads or uploads.
+//! parents and the settings, never on the timing of threads or uploads. A leader may also do its own share first and commit
+//! later (`halves`).
 
 mod check;
 mod cpu;
@@ -16,6 +17,7 @@ pub mod engine;
 pub mod error;
 mod gather;
 pub mod group;
+mod halves;
 mod item;
 pub mod known;
 mod let_go;
@@ -38,6 +40,7 @@ mod writer;
 pub use engine::Engine;
 pub use error::SaveError;
 pub use group::{Group, RankSet, Replicas};
+pub use halves::{Uncommitted, hand_in};
 pub use known::SaveCache;
 pub use let_go::{call_off, let_go};
 pub use member::{HandedIn, Member, ShareOptions};

@@ -9,7 +9,7 @@ use everstep_format::key::Key;
 use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_format::outcome::{Ending, Outcome};
 use everstep_format::part;
-use everstep_repo::{Fate, Rendezvous, Report, Repository, Spent, Ticket};
+use everstep_repo::{Attempt, Fate, Rendezvous, Report, Repository, Spent, Ticket};
 use everstep_store::Class;
 use futures::FutureExt;
 
@@ -19,7 +19,8 @@ use crate::known::{Known, chunks_of};
 use crate::let_go::WHY;
 use crate::phases::{Phases, Stopwatch};
 use crate::plan::Plan;
-use crate::share::{self, Errand};
+use crate::save::{Begun, Own};
+use crate::share::{self, Errand, Share};
 use crate::watch::Watch;
 use crate::writer::Tally;
 use crate::{SaveError, State, Tools, cpu};
@@ -65,6 +66,21 @@ pub struct HandedIn {
     save: SaveId,
     step: Step,
     called_at: Duration,
+}
+
+impl HandedIn {
+    /// The leader's own share of `save`.
+    pub(crate) fn of_leader(begun: &Begun, own: &Own, (save, at): (SaveId, Duration)) -> Self {
+        let Attempt { id, ordinal, step, .. } = begun.attempt;
+        let Share { raw_bytes, tally, spent, .. } = &own.share;
+        let attempt = CalledAttempt { id, ordinal, parents: Vec::new() };
+        let phases = Phases::of_share(*spent, Duration::ZERO).out_of(begun.took());
+        handed_in(
+            Called { attempt, save, at },
+            step,
+            Written { tally: *tally, raw_bytes: *raw_bytes, phases },
+        )
+    }
 }
 
 /// What a member was called to.

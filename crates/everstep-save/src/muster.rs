@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use everstep_format::card::{CalledAttempt, Card, Occasion};
+use everstep_format::card::{CalledAttempt, Card, Occasion, SaveId};
 use everstep_format::key::Key;
 use everstep_format::name::Rank;
 use everstep_format::outcome::{Ending, Outcome};
@@ -19,7 +19,6 @@ use rayon::prelude::*;
 use crate::check::shown;
 use crate::group::{Group, LEADER, Seat};
 use crate::merge::{Names, Part, list};
-use crate::options::SaveReport;
 use crate::phases::{Arrivals, LateRank, slowest};
 use crate::watch::Watch;
 use crate::{SaveError, SaveOptions, Tools, cpu};
@@ -56,6 +55,35 @@ impl Muster {
             called: None,
             arrivals: Mutex::default(),
         })
+    }
+
+    /// Which save of the session it is.
+    pub(crate) fn save(&self) -> SaveId {
+        self.occasion.save
+    }
+
+    /// Takes a name that no other process of the session has used for a card that the ranks may still see.
+    pub(crate) async fn pass_used_names(&mut self, session: &mut Session) -> Result<(), SaveError> {
+        while !self.seat.is_alone()
+            && session.is_shared()
+            && self.rendezvous.card(self.occasion.save).await?.is_some()
+        {
+            self.occasion.save = session.next_call();
+        }
+        Ok(())
+    }
+
+    /// From here on the others are met where `group` says. They must be as many as were called.
+    pub(crate) fn meet_in(&mut self, group: &Group) -> Result<(), SaveError> {
+        let Seat { world_size, .. } = group.check(true)?;
+        if world_size != self.seat.world_size {
+            let found = format!("{world_size} ranks");
+            let rule = format!("the {} ranks that were called to this save", self.seat.world_size);
+            return Err(FormatError::invalid("group", found, rule).into());
+        }
+        self.rendezvous = group.rendezvous_in(&self.repository);
+        self.deadline = group.deadline;
+        Ok(())
     }
 
     /// Calls the others to `attempt`.
@@ -175,24 +203,40 @@ impl Muster {
     }
 
     /// Tells the others what became of the save. Best effort: the decision is what counts.
-    pub(crate) async fn conclude(&self, result: &Result<SaveReport, SaveError>) {
-        if self.seat.is_alone() {
-            return;
+    pub(crate) async fn conclude(&self, result: Result<(), &SaveError>) {
+        match (&self.called, result) {
+            (Some(attempt), result) => self.tell(&self.outcome(attempt, result)).await,
+            (None, Err(error)) if !self.seat.is_alone() => {
+                let off = self.rendezvous.call(&Card::off(self.occasion.clone(), &why(error))).await;
+                self.is_told(off);
+            }
+            (None, _) => {}
         }
-        let told = match (&self.called, result) {
-            (Some(attempt), result) => self.rendezvous.conclude(&self.outcome(attempt, result)).await,
-            (None, Err(error)) => self.rendezvous.call(&Card::off(self.occasion.clone(), &why(error))).await,
-            (None, Ok(_)) => Ok(()),
-        };
+    }
+
+    /// Tells the others that the leader gave the attempt up after it had done its own share.
+    pub(crate) async fn give_up(&self, why: &str) {
+        let Some(attempt) = &self.called else { return };
+        let why = format!("the leader, rank {LEADER}, gave it up: {why}");
+        let outcome = Outcome::committed(self.occasion.save, attempt.id, attempt.ordinal);
+        self.tell(&outcome.ended(Ending::Failed, &why, &[LEADER])).await;
+    }
+
+    async fn tell(&self, outcome: &Outcome) {
+        let told = self.rendezvous.conclude(outcome).await;
+        self.is_told(told);
+    }
+
+    fn is_told(&self, told: Result<(), RepoError>) {
         if let Err(error) = told {
             tracing::warn!(run = %self.occasion.run, %error, "the other ranks were not told how the save ended");
         }
     }
 
-    fn outcome(&self, attempt: &CalledAttempt, result: &Result<SaveReport, SaveError>) -> Outcome {
+    fn outcome(&self, attempt: &CalledAttempt, result: Result<(), &SaveError>) -> Outcome {
         let committed = Outcome::committed(self.occasion.save, attempt.id, attempt.ordinal);
         match result {
-            Ok(_) => committed,
+            Ok(()) => committed,
             Err(error @ SaveError::Unknown { .. }) => {
                 committed.ended(Ending::Unknown, &error.to_string(), &[])
             }

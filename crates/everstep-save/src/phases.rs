@@ -85,6 +85,11 @@ impl Stopwatch {
         Self { world: world.clone(), since: world.elapsed() }
     }
 
+    /// Time since the start or the last lap, which goes on.
+    pub(crate) fn so_far(&self) -> Duration {
+        self.world.elapsed().saturating_sub(self.since)
+    }
+
     /// Time since the start or the last lap.
     pub(crate) fn lap(&mut self) -> Duration {
         let now = self.world.elapsed();

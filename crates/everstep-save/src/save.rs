@@ -1,5 +1,9 @@
-//! The whole of a save, by the one process that leads it.
+//! The whole of a save, by the one process that leads it, and the steps that it has in common with one in two halves.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use everstep_format::card::CalledAttempt;
 use everstep_format::decision::{IndexRef, Totals, check_metadata};
 use everstep_format::id::AttemptId;
 use everstep_format::index;
@@ -7,11 +11,11 @@ use everstep_format::key::Key;
 use everstep_format::refs::Refs;
 use everstep_format::row::Row;
 use everstep_repo::{Attempt, CommitOutcome, Draft, Parents, Repository, Session};
-use everstep_store::{Class, Payload, Store};
+use everstep_store::{Class, Counts, Payload, Store};
 use futures::future::try_join;
 
-use crate::group::LEADER;
-use crate::item::object_bytes;
+use crate::group::{LEADER, Seat};
+use crate::item::{ObjectBytes, object_bytes};
 use crate::known::{Chunks, Known, chunks_of};
 use crate::merge::{Part, merge};
 use crate::muster::Muster;
@@ -33,87 +37,141 @@ pub async fn save(
     options: SaveOptions,
     tools: &Tools<'_>,
 ) -> Result<SaveReport, SaveError> {
-    let mut stopwatch = Stopwatch::start(session.repository().world());
     let mut muster = Muster::new(session, &options)?;
     let result = lead(session, (state, options), tools, &mut muster).await;
-    let lead_took = stopwatch.lap();
-    muster.conclude(&result).await;
-    result.map(|report| SaveReport { phases: report.phases.out_of(lead_took), ..report })
+    muster.conclude(result.as_ref().map(|_| ())).await;
+    result
 }
 
+/// Both halves at once: the others hand in while the leader works.
 async fn lead(
     session: &mut Session,
     (state, options): (&State<'_>, SaveOptions),
     tools: &Tools<'_>,
     muster: &mut Muster,
 ) -> Result<SaveReport, SaveError> {
-    let SaveOptions { step, parents, metadata, group, counts } = options;
-    let requests = || counts.as_ref().map(|counts| counts.snapshot().requests());
-    let (requests_before, mut stopwatch) = (requests(), Stopwatch::start(session.repository().world()));
-    check_metadata(&metadata)?;
-    let repository = session.repository().clone();
     let objects = object_bytes(&state.objects)?;
-    let plan = cpu::run(tools.pool, || share::plan(&repository, state, &objects, muster.seat))?;
-    tools.progress.planned(plan.sums.raw_bytes);
-    let kept = parents_to_keep(&parents);
-    let attempt = session.begin(step, group.world_size, parents).await?;
-    match gather(&repository, &attempt, (plan, tools), muster).await {
-        Ok(mut stored) => {
-            stored.draft.metadata = metadata;
-            let phases = stored.phases.out_of(stopwatch.lap());
-            let asked = requests().zip(requests_before).map(|(now, before)| now.saturating_sub(before));
-            stored.draft.stats = Some(stats(&phases, &stored.slowest, asked));
-            commit(session, attempt, stored, Commit { tools, kept }).await
-        }
-        Err(error) => {
-            session.abandon(attempt, &error.to_string()).await;
-            Err(error)
-        }
+    let (begun, plan) = begin(session, (state, &objects), options, (tools, muster)).await?;
+    let repository = session.repository().clone();
+    let stored = async {
+        muster.call(begun.called(muster.seat)).await?;
+        let own = own_share(&repository, (&begun, plan), (tools, muster));
+        let (own, others) = try_join(own, muster.parts(tools)).await?;
+        unite(&repository, &begun, (own, others), (tools, muster)).await
+    };
+    let stored = stored.await;
+    decide(session, begun, stored, tools).await
+}
+
+/// An attempt on its way to its commit.
+pub(crate) struct Begun {
+    pub(crate) attempt: Attempt,
+    pub(crate) metadata: serde_json::Map<String, serde_json::Value>,
+    /// Checkpoints whose chunks stay in the cache.
+    kept: Vec<AttemptId>,
+    stopwatch: Stopwatch,
+    counts: Option<Arc<Counts>>,
+    requests_before: u64,
+}
+
+impl Begun {
+    /// What the other ranks are told.
+    pub(crate) fn called(&self, seat: Seat) -> CalledAttempt {
+        Errand::of_leader(&self.attempt, seat).called(&self.attempt)
     }
+
+    /// Time since it began.
+    pub(crate) fn took(&self) -> Duration {
+        self.stopwatch.so_far()
+    }
+
+    fn stats(&self, phases: Phases, slowest: &[LateRank]) -> serde_json::Value {
+        let requests =
+            |counts: &Arc<Counts>| counts.snapshot().requests().saturating_sub(self.requests_before);
+        stats(&phases.out_of(self.took()), slowest, self.counts.as_ref().map(requests))
+    }
+}
+
+/// Plans the own share and claims an ordinal.
+pub(crate) async fn begin<'a>(
+    session: &mut Session,
+    (state, objects): (&'a State<'_>, &'a [ObjectBytes]),
+    options: SaveOptions,
+    (tools, muster): (&Tools<'_>, &mut Muster),
+) -> Result<(Begun, Plan<'a>), SaveError> {
+    let SaveOptions { step, parents, metadata, group, counts } = options;
+    let requests_before = counts.as_ref().map_or(0, |counts| counts.snapshot().requests());
+    let (repository, kept) = (session.repository().clone(), parents_to_keep(&parents));
+    let stopwatch = Stopwatch::start(repository.world());
+    check_metadata(&metadata)?;
+    let plan = cpu::run(tools.pool, || share::plan(&repository, state, objects, muster.seat))?;
+    tools.progress.planned(plan.sums.raw_bytes);
+    let attempt = session.begin(step, group.world_size, parents).await?;
+    let begun = Begun { attempt, metadata, kept, stopwatch, counts, requests_before };
+    if let Err(error) = muster.pass_used_names(session).await {
+        session.abandon(begun.attempt, &error.to_string()).await;
+        return Err(error);
+    }
+    Ok((begun, plan))
 }
 
 /// Parents that the caller names may be named again by the next save; the latest is followed by the new checkpoint.
 fn parents_to_keep(parents: &Parents) -> Vec<AttemptId> {
     match parents {
         Parents::Latest => Vec::new(),
-        Parents::These(these) => these.iter().map(|parent| parent.manifest.attempt).collect(),
+        Parents::Also(these) | Parents::These(these) => {
+            these.iter().map(|parent| parent.manifest.attempt).collect()
+        }
     }
 }
 
 /// Everything uploaded and durable, ready for the decision.
-struct Uploaded {
+pub(crate) struct Uploaded {
     draft: Draft,
     chunks: Chunks,
     phases: Phases,
     slowest: Vec<LateRank>,
 }
 
-/// The own share and those of all others, stored as one.
-async fn gather(
+/// The leader's own share, stored.
+pub(crate) struct Own {
+    pub(crate) share: Share,
+    known: Known,
+    /// Since then it waits for the others.
+    waiting: Stopwatch,
+}
+
+/// Stores the leader's own share.
+pub(crate) async fn own_share(
     repository: &Repository,
-    attempt: &Attempt,
-    (plan, tools): (Plan<'_>, &Tools<'_>),
-    muster: &mut Muster,
+    (begun, plan): (&Begun, Plan<'_>),
+    (tools, muster): (&Tools<'_>, &Muster),
+) -> Result<Own, SaveError> {
+    let mut stopwatch = Stopwatch::start(repository.world());
+    let errand = Errand::of_leader(&begun.attempt, muster.seat);
+    let known = Known::read(repository.store(), &errand.parents, (tools.cache, true)).await?;
+    let reading = stopwatch.lap();
+    let mut share = share::write(repository, (&errand, &known), plan, tools).await?;
+    share.spent.hash += reading;
+    muster.arrived(LEADER, Some(share.spent));
+    Ok(Own { share, known, waiting: Stopwatch::start(repository.world()) })
+}
+
+/// The own share and those of all others, stored as one.
+pub(crate) async fn unite(
+    repository: &Repository,
+    begun: &Begun,
+    (own, others): (Own, Vec<Part>),
+    (tools, muster): (&Tools<'_>, &Muster),
 ) -> Result<Uploaded, SaveError> {
-    let store = repository.store();
-    let errand = Errand::of_leader(attempt, muster.seat);
-    muster.call(errand.called(attempt)).await?;
-    let own = async {
-        let mut stopwatch = Stopwatch::start(repository.world());
-        let known = Known::read(store, &errand.parents, (tools.cache, true)).await?;
-        let reading = stopwatch.lap();
-        let mut share = share::write(repository, (&errand, &known), plan, tools).await?;
-        share.spent.hash += reading;
-        muster.arrived(LEADER, Some(share.spent));
-        Ok((share, known, Stopwatch::start(repository.world())))
-    };
-    let ((share, known, mut waiting), others) = try_join(own, muster.parts(tools)).await?;
+    let (Own { share, known, mut waiting }, attempt) = (own, &begun.attempt);
     let phases = Phases::of_share(share.spent, waiting.lap());
     let made = cpu::run(tools.pool, || tables(joined(share, others, &known, attempt)?, attempt, &known));
     let tables = match made {
         Ok(tables) => tables,
         Err(error) => return Err(muster.with_holders(error, tools).await),
     };
+    let store = repository.store();
     let (draft, chunks) = upload_tables(store.as_ref(), attempt, tables).await?;
     store.sync().await.map_err(|cause| SaveError::Repo(cause.into()))?;
     Ok(Uploaded { draft, chunks, phases, slowest: muster.slowest() })
@@ -176,29 +234,38 @@ pub(crate) async fn put(store: &dyn Store, key: Key, body: Payload, holds: &str)
     }
 }
 
-/// What the commit needs beside the attempt.
-struct Commit<'c> {
-    tools: &'c Tools<'c>,
-    /// Checkpoints whose chunks stay in the cache.
-    kept: Vec<AttemptId>,
+/// Commits what was stored, or gives the attempt up.
+pub(crate) async fn decide(
+    session: &mut Session,
+    begun: Begun,
+    stored: Result<Uploaded, SaveError>,
+    tools: &Tools<'_>,
+) -> Result<SaveReport, SaveError> {
+    let attempt = begun.attempt.clone();
+    let committed = match stored {
+        Ok(uploaded) => commit(session, begun, uploaded, tools).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = &committed {
+        // Nothing happens to one that is decided, or whose commit nobody knows the outcome of.
+        session.abandon(attempt, &error.to_string()).await;
+    }
+    committed
 }
 
 async fn commit(
     session: &mut Session,
-    attempt: Attempt,
+    begun: Begun,
     uploaded: Uploaded,
-    with: Commit<'_>,
+    tools: &Tools<'_>,
 ) -> Result<SaveReport, SaveError> {
-    let Uploaded { draft, chunks, phases, slowest } = uploaded;
-    let (ordinal, totals, index_bytes) = (attempt.ordinal, draft.totals.clone(), draft.index.len);
-    let outcome = match session.commit(attempt.clone(), draft).await {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            session.abandon(attempt, &error.to_string()).await;
-            return Err(error.into());
-        }
-    };
-    let checkpoint = match outcome {
+    let Uploaded { mut draft, chunks, phases, slowest } = uploaded;
+    draft.stats = Some(begun.stats(phases, &slowest));
+    let Begun { attempt, metadata, kept, stopwatch, .. } = begun;
+    draft.metadata = metadata;
+    let (id, ordinal) = (attempt.id, attempt.ordinal);
+    let (totals, index_bytes) = (draft.totals.clone(), draft.index.len);
+    let checkpoint = match session.commit(attempt, draft).await? {
         CommitOutcome::Committed(checkpoint) => checkpoint,
         CommitOutcome::Conflict(error) => return Err(SaveError::Conflict(error)),
         CommitOutcome::Unknown(cause) => {
@@ -206,9 +273,10 @@ async fn commit(
             return Err(SaveError::Unknown { run, ordinal, cause });
         }
     };
-    let (packs, bytes_uploaded) = whole::packs(&chunks, attempt.id);
-    with.tools.cache.keep(attempt.id, chunks, &with.kept);
+    let (packs, bytes_uploaded) = whole::packs(&chunks, id);
+    tools.cache.keep(id, chunks, &kept);
     tracing::debug!(run = %session.run(), %ordinal, ?totals, "saved");
+    let phases = phases.out_of(stopwatch.so_far());
     let report = SaveReport { packs, bytes_uploaded, index_bytes, ..SaveReport::of(checkpoint, &totals) };
     Ok(SaveReport { phases, slowest, ..report })
 }

@@ -55,6 +55,7 @@ mod progress;
 mod repository;
 mod retention;
 mod run;
+mod writer;
 
 pub use cancel::Cancel;
 pub use checkpoint::Checkpoint;
@@ -66,7 +67,8 @@ pub use options::{Background, Options};
 pub use progress::Progress;
 pub use repository::Repository;
 pub use retention::Retention;
-pub use run::{Attempts, Run, Saved, Writer, WriterOptions};
+pub use run::{Attempts, Run, WriterOptions};
+pub use writer::{Metadata, Saved, Writer};
 
 pub use everstep_check::{Counts, Finding, Report, Severity, Verdict};
 pub use everstep_format as format;

@@ -79,6 +79,11 @@ class Repository:
     def unpin(self, name: str, reason: str) -> None: ...
     def open_writer(self, run: str, job: str | None, takeover: str | float, takeover_after: float | None) -> Writer:
         """takeover: "refuse" (default of the format's rules), "now", or seconds to wait."""
+    def adopt(self, ticket: str) -> Writer:
+        """Carries on the session of the writer that gave `ticket`, in another process of the same job: without a fence,
+        from the save on that the ticket names. The two may take turns, but not save at the same time. What the other one
+        left unfinished is aborted; what it committed is `latest`. Closing this one leaves the session open. Conflict once
+        the session was fenced or closed."""
     def member(self, ticket: str) -> Member: ...
     def traffic(self) -> dict[str, int]:
         """requests, retries, bytes_sent, bytes_received: since it was opened."""
@@ -130,8 +135,18 @@ class Writer:
         """metadata: JSON text of an object. Report: checkpoint, tensors, objects, raw_bytes, new_raw_bytes,
         reused_raw_bytes, bytes_uploaded, packs, chunks_uploaded, chunks_reused, index_bytes, and seconds: {hash, encode,
         upload, ranks, commit, total}; ranks: the last few, the last one first, each {rank, late, seconds}."""
+    def hand_in(self, step: int, shards: Sequence[Shard], objects: Sequence[Object], group: Group | None,
+                progress: Progress | None, parents: Sequence[Checkpoint] = ...) -> dict[str, Any]:
+        """The first half of a save: calls the other ranks and stores this one's share, without waiting for theirs. Nothing
+        is saved before `commit`; any other save, `rollback` and `close` give it up. Report: as Member.save's."""
+    def commit(self, metadata: str, parents: Sequence[Checkpoint], group: Group | None, progress: Progress | None) -> dict[str, Any]:
+        """The second half: gathers the reports of all ranks (`report/<attempt>/<rank>` of the board; one that is missing
+        after the deadline of the group, from now on, is RankFailed) and commits. In any case the attempt has ended.
+        parents: [] (they are named by hand_in). Report: as save's. InvalidArgument when nothing was handed in, or it was
+        given up."""
     def give_up(self, step: int, why: str, group: Group) -> None:
-        """Tells the other ranks, who are about to save `step`, that there will be no attempt, and why."""
+        """Tells the other ranks, who are about to save `step`, that there will be no attempt, and why. If a save of that
+        step was handed in, it is given up, and ranks that wait for its outcome are told."""
     def rollback(self, target: Checkpoint) -> Checkpoint: ...
     def take_index(self, checkpoint: Checkpoint) -> None: ...
     def close(self) -> None: ...
@@ -140,8 +155,11 @@ class Writer:
 class Member:
     """A rank whose saves another process leads."""
     def save(self, step: int, shards: Sequence[Shard], objects: Sequence[Object], group: Group, progress: Progress | None) -> dict[str, Any]:
-        """Returns once the leader has committed. Report: ordinal, raw_bytes, bytes_uploaded, packs, chunks_uploaded,
-        chunks_reused, seconds."""
+        """Returns once the leader has committed. Report: attempt, ordinal, raw_bytes, bytes_uploaded, packs,
+        chunks_uploaded, chunks_reused, seconds."""
+    def hand_in(self, step: int, shards: Sequence[Shard], objects: Sequence[Object], group: Group, progress: Progress | None) -> dict[str, Any]:
+        """As `save`, but does not wait for the outcome: the share is stored and reported on the board, nothing is saved
+        yet."""
     def give_up(self, step: int, why: str, group: Group) -> None:
         """Answers the call to the save of `step` by saying that this rank cannot take part, and why."""
     def take_index(self, checkpoint: Checkpoint) -> None: ...
