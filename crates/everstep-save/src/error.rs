@@ -67,7 +67,8 @@ pub enum SaveError {
     },
     /// The leader gave no sign.
     #[error(
-        "rank 0, which leads the saves of session {session}, gave no {what} for save {save} within {:.1} s{trouble}; does          it still run, and does it save in a group of this size?",
+        "rank 0, which leads the saves of session {session}, gave no {what} for save {save} within {:.1} s{trouble}; does \
+         it still run, and does it save in a group of this size?",
         .waited.as_secs_f64()
     )]
     LeaderSilent {

@@ -3,6 +3,7 @@
 
 mod collecting;
 mod crowd;
+mod halves;
 mod killed;
 mod ranks;
 mod rivals;

@@ -5,10 +5,12 @@ use everstep_format::bounds::Bounds;
 use everstep_format::dtype::Dtype;
 use everstep_format::name::{Ordinal, RunName, Step};
 use everstep_format::value::Value;
-use everstep_repo::{AttemptState, Checkpoint, OpenOptions, Parents, RepoError, Repository, Takeover};
+use everstep_repo::{
+    AttemptState, Checkpoint, OpenOptions, Parents, RepoError, Repository, Session, Takeover,
+};
 use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Target};
 use everstep_save::{
-    Content, ObjectEntry, Replicas, SaveCache, SaveError, SaveOptions, Shard, Source, State,
+    Content, Group, ObjectEntry, Replicas, SaveCache, SaveError, SaveOptions, Shard, Source, State,
 };
 use rayon::ThreadPool;
 
@@ -56,10 +58,48 @@ pub(crate) async fn save_into(
     (run, parents, version): (&RunName, Parents, u64),
     pool: &ThreadPool,
 ) -> Result<Checkpoint, SaveError> {
+    let mut session = open(repository, run).await?;
+    let options = SaveOptions { parents, ..SaveOptions::at(version) };
+    let bytes = tensors(version);
+    let (settings, cache) = (settings(), SaveCache::default());
+    let tools = tools(&settings, &cache, pool);
+    let report = everstep_save::save(&mut session, &state(&bytes, version), options, &tools).await?;
+    session.close().await?;
+    Ok(report.checkpoint)
+}
+
+/// As [`save`], in two halves; the second only `if_told`. Without it the process vanishes.
+pub(crate) async fn save_in_halves(
+    repository: &Repository,
+    (version, if_told): (u64, bool),
+    pool: &ThreadPool,
+) -> Result<Option<Checkpoint>, SaveError> {
+    let mut session = open(repository, &run()).await?;
+    let bytes = tensors(version);
+    let (settings, cache) = (settings(), SaveCache::default());
+    let tools = tools(&settings, &cache, pool);
+    let options = SaveOptions::at(version);
+    let half = everstep_save::hand_in(&mut session, &state(&bytes, version), options, &tools).await?;
+    drop(bytes);
+    if !if_told {
+        return Ok(None);
+    }
+    let report = half.commit(&mut session, serde_json::Map::new(), (&Group::alone(), &tools)).await?;
+    session.close().await?;
+    Ok(Some(report.checkpoint))
+}
+
+async fn open(repository: &Repository, run: &RunName) -> Result<Session, RepoError> {
     let options = OpenOptions { takeover: Takeover::Now, ..OpenOptions::default() };
-    let mut session = repository.open_session(run, options).await?;
-    let bytes: Vec<Vec<u8>> = (0..TENSORS).map(|i| tensor(i, version)).collect();
-    let shards = (0..TENSORS).zip(&bytes).map(|(i, bytes)| Shard {
+    repository.open_session(run, options).await
+}
+
+fn tensors(version: u64) -> Vec<Vec<u8>> {
+    (0..TENSORS).map(|i| tensor(i, version)).collect()
+}
+
+fn state(bytes: &[Vec<u8>], version: u64) -> State<'_> {
+    let shards = (0..TENSORS).zip(bytes).map(|(i, bytes)| Shard {
         name: name(i),
         dtype: Dtype::F32,
         shape: SHAPE.to_vec(),
@@ -70,14 +110,19 @@ pub(crate) async fn save_into(
     });
     let content = Content::Value(Value::Int(version.cast_signed()));
     let objects = vec![ObjectEntry { name: "step".to_owned(), rank: None, content }];
-    let state = State { shards: shards.collect(), objects };
-    let settings = everstep_save::Settings { pack_target: PACK_TARGET, uploads: 3, ..Default::default() };
-    let cache = SaveCache::default();
-    let options = SaveOptions { parents, ..SaveOptions::at(version) };
-    let tools = everstep_save::Tools { pool, settings: &settings, progress: &(), cache: &cache };
-    let report = everstep_save::save(&mut session, &state, options, &tools).await?;
-    session.close().await?;
-    Ok(report.checkpoint)
+    State { shards: shards.collect(), objects }
+}
+
+fn settings() -> everstep_save::Settings {
+    everstep_save::Settings { pack_target: PACK_TARGET, uploads: 3, ..Default::default() }
+}
+
+fn tools<'t>(
+    settings: &'t everstep_save::Settings,
+    cache: &'t SaveCache,
+    pool: &'t ThreadPool,
+) -> everstep_save::Tools<'t> {
+    everstep_save::Tools { pool, settings, progress: &(), cache }
 }
 
 /// The version that `checkpoint` holds, bit for bit.

@@ -1,6 +1,7 @@
 //! The protocol against a store with scripted faults.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod adopting;
 mod crashes;
 mod index;
 mod leases;
