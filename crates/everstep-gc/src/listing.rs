@@ -62,6 +62,17 @@ impl Listing {
         Ok(listing)
     }
 
+    /// Lists `run` and the pins, which may be of it.
+    pub(crate) async fn of_run(repository: &Repository, run: &RunName) -> Result<Self, GcError> {
+        let store = repository.store().as_ref();
+        let mut listing = Self::default();
+        for run in [run, &RunName::pins()] {
+            each(store, &Prefix::run(run), |object| listing.add_attempt(object)).await?;
+        }
+        listing.fill_holes()?;
+        Ok(listing)
+    }
+
     /// Adds the marks of earlier passes.
     pub(crate) async fn read_swept(&mut self, repository: &Repository) -> Result<(), GcError> {
         let add = |object: Listed| {

@@ -93,6 +93,27 @@ impl Collector {
         Err(GcError::Changed)
     }
 
+    /// Expires what `policy` does not keep of `run`, and nothing else: neither are others looked at, nor is anything aborted
+    /// or deleted. What was expired.
+    ///
+    /// # Errors
+    /// As [`Collector::collect`].
+    pub async fn expire(&mut self, policy: &Policy, run: &RunName) -> Result<Vec<Ordinal>, GcError> {
+        check_features(&self.repository)?;
+        let mut done = Collected::default();
+        for _ in 0..PASSES {
+            let listing = Listing::of_run(&self.repository, run).await?;
+            let reading = Reading { repository: &self.repository, in_flight: self.settings.in_flight };
+            self.known.learn(&listing, reading).await?;
+            match self.retain(Orders::Policy(policy), &listing, &mut done).await {
+                Err(GcError::Changed) => {}
+                Err(error) => return Err(error),
+                Ok(killed) => return Ok(killed.into_iter().map(|(_, ordinal)| ordinal).collect()),
+            }
+        }
+        Err(GcError::Changed)
+    }
+
     /// How much there is and waits to be collected. Nothing is changed.
     ///
     /// # Errors

@@ -165,13 +165,25 @@ impl Policy {
     /// # Errors
     /// [`GcError::Policy`] with line, column and what is accepted there.
     pub fn from_toml(text: &str) -> Result<Self, GcError> {
+        Self::read(text, |text| toml::from_str(text).map_err(|error| error.to_string()))
+    }
+
+    /// Reads a policy as plans and programs carry it: the same tables, in JSON.
+    ///
+    /// # Errors
+    /// As [`Policy::from_toml`].
+    pub fn from_json(text: &str) -> Result<Self, GcError> {
+        Self::read(text, |text| serde_json::from_str(text).map_err(|error| error.to_string()))
+    }
+
+    fn read(text: &str, parse: impl Fn(&str) -> Result<Self, String>) -> Result<Self, GcError> {
         if text.len() > POLICY_BYTES {
             let found = text.len();
             return Err(GcError::Policy(format!(
                 "a policy has at most {POLICY_BYTES} bytes, this has {found}"
             )));
         }
-        let policy: Self = toml::from_str(text).map_err(|error| GcError::Policy(error.to_string()))?;
+        let policy = parse(text).map_err(GcError::Policy)?;
         if policy.tables.is_empty() {
             return Err(GcError::Policy("a policy has at least one [[policy]] table".to_owned()));
         }

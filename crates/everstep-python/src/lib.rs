@@ -9,6 +9,7 @@ mod call;
 mod checkpoint;
 mod dicts;
 mod error;
+mod expirer;
 mod group;
 mod home;
 mod load;
@@ -32,6 +33,8 @@ mod _everstep {
     use crate::checkpoint::{Checkpoint, Lease};
     #[pymodule_export]
     use crate::error::set_error_types;
+    #[pymodule_export]
+    use crate::expirer::Expirer;
     #[pymodule_export]
     use crate::group::Group;
     #[pymodule_export]

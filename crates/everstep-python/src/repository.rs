@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 
 use crate::call::{self, Failure};
 use crate::checkpoint::Checkpoint;
+use crate::expirer::Expirer;
 use crate::home::Home;
 use crate::member::Member;
 use crate::options;
@@ -147,6 +148,12 @@ impl Repository {
 
     fn expire(&self, py: Python<'_>, run: &str, ordinal: u64, reason: &str) -> PyResult<()> {
         self.run(py, |repository| repository.run(run)?.expire(Ordinal(ordinal), reason))
+    }
+
+    /// policy: TOML, or the same tables in JSON.
+    fn expirer(&self, py: Python<'_>, run: &str, policy: &str) -> PyResult<Expirer> {
+        let repository = self.inner.get()?;
+        call::at_once(py, || Ok(Expirer::new(&repository.run(run)?, policy)?))
     }
 
     fn pin(&self, py: Python<'_>, name: &str, checkpoint: &Checkpoint) -> PyResult<()> {

@@ -39,16 +39,19 @@ def test_c08_the_end_of_a_program_says_what_was_not_committed(double, remote):
     code = REMOTE + 'w = run.writer(exit_limit=0.2); w.save_async(7, state); print("returned from main")'
     with Child(code, double.url) as child:
         status, _, complaints = child.end()
-    assert status == 0 and "run gpt: step 7 not committed" in complaints
+    assert status == 120 and "run gpt: step 7 not committed" in complaints
     double.release()
     assert remote.run("gpt").latest() is None
 
 
 def test_c08_the_end_of_a_program_says_what_failed(double, remote):
     double.fault(PACK, status=403)
-    with Child(REMOTE + "w = run.writer(); w.save_async(7, state)", double.url) as child:
-        _, _, complaints = child.end()
+    code = "import atexit\natexit.register(lambda: print('a handler', file=sys.stderr, flush=True))\n" + REMOTE
+    with Child(code + "w = run.writer(); w.save_async(7, state)", double.url) as child:
+        status, _, complaints = child.end()
+    assert status == 120, "so that whoever started it sees it"
     assert "step 7 not committed" in complaints and "403" in complaints
+    assert complaints.splitlines()[-1] == "a handler", "handlers that were registered before run undisturbed"
 
 
 @pytest.mark.parametrize("in_time", [True, False])

@@ -1,5 +1,7 @@
 """Jobs of many ranks: what they save together, how they act alike, and what happens when one of them fails."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import everstep
 import numpy as np
 import pytest
@@ -267,3 +269,34 @@ def test_c04_a_killed_rank_is_named_to_all(torch_four):
         kind, message, seconds = said["error"]
         assert kind == "RankFailed" and "rank 2" in message and seconds < 20, message
         assert said["following"][0] == "RankFailed" and said["latest"] == 1
+
+
+class Shelf(dict):
+    """A board that outlives the ranks that use it."""
+
+    def set(self, key: str, value: bytes) -> None:
+        self[key] = value
+
+
+def test_a_board_that_outlived_a_job_does_not_show_its_opening_to_the_next_one(run):
+    board, tickets = Shelf(), []
+
+    def opened(rank: int, deadline: float = 30.0):
+        return run.writer(takeover="now", deadline=deadline, group=(rank, 2, board))
+
+    for _ in range(3):
+        with ThreadPoolExecutor(1) as pool:
+            # The rank is there first, and sees what the leader of the life before left.
+            member = pool.submit(opened, 1)
+            leader = opened(0)
+            ranks = [leader, member.result(60)]
+            saving = pool.submit(ranks[1].save, 1, {"x": 1})
+            assert leader.save(1, {"x": 1}).ordinal == saving.result(60).ordinal
+        assert leader._ticket == ranks[1]._ticket
+        tickets.append(leader._ticket)
+    assert len(set(tickets)) == 3
+    with pytest.raises(everstep.RankFailed, match="rank 0 was not heard of"):
+        opened(1, deadline=0.2)
+    with pytest.raises(everstep.RankFailed, match="rank 1 was not heard of"):
+        opened(0, deadline=0.2)
+    assert run.repository._native.adopt(leader._ticket).latest().step == 1, "a leader alone fences nobody"

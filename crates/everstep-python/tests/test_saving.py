@@ -306,6 +306,26 @@ def test_progress_is_told_of_a_save_in_the_foreground(double, remote_run):
     assert [event.kind for event in beats if event.kind != "progress"] == ["committed"]
 
 
+def test_progress_is_told_of_a_load(double, remote_run):
+    with remote_run.writer() as writer:
+        writer.save(1, state_of(1.0))
+    beats = []
+
+    def heard(event):
+        beats.append(event)
+        if len(beats) == 3:
+            double.release()
+
+    double.fault(PACK, method="GET", hold=True)
+    remote_run.latest().load(state_of(0.0), on_event=heard, progress_every=0.02)
+    assert {(event.kind, event.step) for event in beats} == {("loading", 1)} and len(beats) >= 3
+    beats.clear()
+    double.fault(PACK, method="GET", hold=True)
+    with remote_run.writer(takeover="now", on_event=heard, progress_every=0.02) as writer:
+        assert writer.resume(state_of(0.0)) == 1
+    assert {event.kind for event in beats} == {"loading"} and beats[-1].planned > 0
+
+
 def test_what_on_event_raises_stays_there(run, caplog):
     def bad(event):
         raise ValueError("not my day")

@@ -66,7 +66,7 @@ pub use member::Member;
 pub use options::{Background, Options};
 pub use progress::Progress;
 pub use repository::Repository;
-pub use retention::Retention;
+pub use retention::{Expirer, Retention};
 pub use run::{Attempts, Run, WriterOptions};
 pub use writer::{Metadata, Saved, Writer};
 

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::gc::{Collected, Collector, Orders, Plan, Policy, Progress, Settings, Status};
-use crate::{Error, Repository};
+use crate::{Error, Ordinal, Repository, Run};
 
 impl Repository {
     /// What a collection by `policy` would do: why each checkpoint stays or goes, and what that frees. Nothing is changed.
@@ -66,6 +66,43 @@ impl Repository {
     pub fn collection_status(&self, settings: Settings) -> Result<Status, Error> {
         let mut collector = Collector::new(self.inner.clone(), settings);
         self.engine.wait(collector.status())
+    }
+}
+
+impl Run {
+    /// What expires, whenever it is told to, what `policy` does not keep of this run.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when no table of `policy` is for this run.
+    pub fn expirer(&self, policy: Policy, settings: Settings) -> Result<Expirer, Error> {
+        if policy.table_of(&self.name).is_none() {
+            let run = &self.name;
+            return Err(Error::invalid(format!(
+                "no table of the policy is for run {run}: `runs` matches others"
+            )));
+        }
+        let collector = Collector::new(self.repository.inner.clone(), settings);
+        Ok(Expirer { run: self.clone(), policy, collector })
+    }
+}
+
+/// Expires what a policy does not keep of one run. It aborts and deletes nothing: what is no longer used goes with the next
+/// collection. Reads only what is new since the time before.
+#[derive(Debug)]
+pub struct Expirer {
+    run: Run,
+    policy: Policy,
+    collector: Collector,
+}
+
+impl Expirer {
+    /// Expires what is to be expired by now, and says what.
+    ///
+    /// # Errors
+    /// As [`Repository::plan_retention`].
+    pub fn expire(&mut self) -> Result<Vec<Ordinal>, Error> {
+        let Self { run, policy, collector } = self;
+        run.repository.engine.wait(collector.expire(policy, &run.name))
     }
 }
 

@@ -180,6 +180,34 @@ fn c07_a_collection_that_dies_at_any_call_loses_nothing_and_the_next_one_goes_on
     eprintln!("collecting: {deaths} deaths");
 }
 
+#[test]
+fn a_trainer_that_only_expires_reads_what_is_new_of_its_own_run_and_deletes_nothing() {
+    play(pool(), |yard| async move {
+        let oldest = yard.prepare().await;
+        let repository = yard.enter().await;
+        save_into(&repository, (&tuned(), Parents::These(vec![oldest]), 10), yard.pool).await.expect("saved");
+        save_into(&repository, (&tuned(), Parents::Latest, 20), yard.pool).await.expect("saved");
+        let (process, inner) = yard.connect();
+        let counting = Arc::new(CrashStore::counting(inner));
+        let trainer = yard.open((process, counting.clone())).await.expect("it opens");
+        let mut collector = Collector::new(trainer, Settings::default());
+        let expired = collector.expire(&policy(), &run()).await.expect("nothing is in the way");
+        assert_eq!(expired.len(), BEFORE.len() - 1, "all but the newest");
+        save(&repository, 40, yard.pool).await.expect("it saves");
+        let before = counting.calls();
+        assert_eq!(collector.expire(&policy(), &run()).await.expect("nothing is in the way").len(), 1);
+        // Two listings; the fence and the attempt, an intent and a decision each; the marker.
+        assert_eq!(counting.calls() - before, 7);
+        assert!(collector.expire(&policy(), &run()).await.expect("nothing is in the way").is_empty());
+        assert_eq!(yard.judge().await, 3, "the newest, and both of the other run, which use what has expired");
+        let everything = CheckOptions::default();
+        let settings = everstep_check::Settings::default();
+        let tools = everstep_check::Tools { pool: yard.pool, settings: &settings, progress: &() };
+        let report = check(&repository, &everything, &tools).await.expect("readable");
+        assert!(report.findings.iter().any(|finding| finding.advice.contains("garbage collection")));
+    });
+}
+
 /// Saves another run against the oldest checkpoint; and, if it is `busy`, a new version of the first run before, and collects
 /// after.
 async fn bustle(yard: Yard, old: Checkpoint, busy: bool) {

@@ -44,7 +44,15 @@ fn a_policy_says_all_that_it_can_and_survives_a_plan() {
     assert_eq!(first.max_total_size.map(|size| size.0), Some(2_000_000_000_000));
     assert_eq!(first.keep_best[1].count.get(), 1);
     let json = serde_json::to_string(&policy).unwrap();
-    assert_eq!(serde_json::from_str::<Policy>(&json).unwrap(), policy);
+    assert_eq!(Policy::from_json(&json).unwrap(), policy);
+}
+
+#[test]
+fn in_json_a_policy_is_checked_alike() {
+    let refused = |text: &str| Policy::from_json(text).unwrap_err().to_string();
+    assert!(refused(r#"{"policy": []}"#).contains("at least one"));
+    assert!(refused(r#"{"policy": [{"runs": "*"}]}"#).contains("no rule keeps anything"));
+    assert!(refused(r#"{"policy": [{"runs": "*", "keep_lats": 1}]}"#).contains("keep_lats"));
 }
 
 #[test]

@@ -75,6 +75,8 @@ class Repository:
     def checkpoints(self, run: str) -> list[tuple[int, int]]:
         """(ordinal, step) of those that count, oldest first."""
     def expire(self, run: str, ordinal: int, reason: str) -> None: ...
+    def expirer(self, run: str, policy: str) -> Expirer:
+        """policy: TOML, or the same tables in JSON. InvalidArgument when it is wrong, or no table is for the run."""
     def pin(self, name: str, checkpoint: Checkpoint) -> None: ...
     def unpin(self, name: str, reason: str) -> None: ...
     def open_writer(self, run: str, job: str | None, takeover: str | float, takeover_after: float | None) -> Writer:
@@ -87,6 +89,12 @@ class Repository:
     def member(self, ticket: str) -> Member: ...
     def traffic(self) -> dict[str, int]:
         """requests, retries, bytes_sent, bytes_received: since it was opened."""
+
+@final
+class Expirer:
+    """Expires what a policy does not keep of one run. One call at a time; another one meanwhile raises RuntimeError."""
+    def expire(self) -> list[int]:
+        """What is to be expired by now is; its ordinals. Nothing is deleted. Reads what is new since the time before."""
 
 @final
 class Checkpoint:

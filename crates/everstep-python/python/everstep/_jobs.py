@@ -6,8 +6,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,15 +79,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a save: `staged`, `progress`, `committed`, `failed`, `skipped`."""
+    """Something that happened to a save: `staged`, `progress`, `committed`, `failed`, `skipped`; or after it, on rank 0:
+    `expired`, `retention_failed`. Or how far a load is: `loading`."""
 
     kind: str
     step: int
-    #: Raw bytes done, and to be done.
+    #: Raw bytes done, and to be done (of a load: as far as is known yet).
     done: int = 0
     planned: int = 0
     stats: Stats | None = None
     error: BaseException | None = None
+    #: Ordinals of the checkpoints that have expired.
+    expired: tuple[int, ...] = ()
 
 
 class Announcer:
@@ -108,12 +112,25 @@ class Announcer:
 
     def watch(self, job: Job) -> None:
         """Reports progress until `job` ends."""
+        self._beat("progress", job.step, job.progress, job.committed)
+
+    @contextmanager
+    def loading(self, step: int) -> Iterator[_everstep.Progress]:
+        """Reports the progress that is given while the block lasts: that of a load."""
+        progress, ended = _everstep.Progress(), Future[None]()
+        self._beat("loading", step, progress, ended)
+        try:
+            yield progress
+        finally:
+            ended.set_result(None)
+
+    def _beat(self, kind: str, step: int, progress: _everstep.Progress, ended: Future[Any]) -> None:
         if self.on_event is None:
             return
 
         def beat() -> None:
-            while not _waited(job.committed, self.every):
-                self.tell(Event("progress", job.step, job.progress.done, job.progress.planned))
+            while not _waited(ended, self.every):
+                self.tell(Event(kind, step, progress.done, progress.planned))
 
         threading.Thread(target=beat, name="everstep-progress", daemon=True).start()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _arrays, _values
 from ._everstep import Checkpoint as NativeCheckpoint
 from ._everstep import Repository as NativeRepository
+from ._jobs import Announcer, Event
 from ._place import LoadOptions, LoadReport, PerRankPolicy, Placing
 from ._stored import Rename, Select
 from .errors import Conflict, InvalidArgument, NotFound
@@ -216,6 +217,8 @@ class Checkpoint:
         rename: Rename = None,
         per_rank: PerRankPolicy = "strict",
         allow_pickle: bool = False,
+        on_event: Callable[[Event], None] | None = None,
+        progress_every: float = 10.0,
     ) -> LoadReport:
         """Loads into the state `into`, in place.
 
@@ -225,12 +228,14 @@ class Checkpoint:
         rename   {name or prefix in the state: what it is called in the checkpoint}, or a function of names.
         per_rank what to do with state that each rank has its own of: "strict" wants exactly the ranks that saved it,
                  "skip" leaves it, a function gets ({rank: value}, rank, world_size) and returns this rank's value.
+        on_event called with an `Event` that says how far the load is, every `progress_every` seconds, from another thread.
 
         Raises SchemaMismatch (nothing was changed), Corrupt, Expired, Unreachable.
         """
         rank, world_size = _place_in_job()
         options = LoadOptions(strict, cast, select, rename, per_rank, allow_pickle, rank, world_size)
-        return Placing(self, into, options).run()
+        with Announcer(on_event, progress_every).loading(self.step) as progress:
+            return Placing(self, into, options).run(progress)
 
     def read(self, name: str, index: Any = ..., library: str | None = None) -> Any:
         """One tensor, or a box of it: `read("w", (slice(0, 8), ...))`. What is read is what the box needs. As a torch

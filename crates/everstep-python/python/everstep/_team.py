@@ -4,6 +4,7 @@ There are no collectives here, so none can be left hanging by a rank that died."
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ _PAUSES = (0.0005, 0.05)
 
 
 class Board(Protocol):
-    """Where ranks leave facts for each other: each key is written once, looking never waits."""
+    """Where ranks leave facts for each other: looking never waits. Each key is written once, but for those by which ranks
+    that open a run find each other."""
 
     def set(self, key: str, value: bytes) -> None: ...
 
@@ -104,6 +106,53 @@ class Team:
             raise
         self.tell(key, {"ok": result})
         return result
+
+
+    def together(self, act: Callable[[], Any], doing: str) -> Any:
+        """What `act` gives on the leader, on every rank, once all are there. A board may still show what earlier processes
+        left: so the leader and each rank make up a word, and only an answer to these counts."""
+        if self.alone:
+            return act()
+        own = secrets.token_hex(8)
+        return self._summon(own, act, doing) if self.leads else self._join(own, doing)
+
+    def _summon(self, own: str, act: Callable[[], Any], doing: str) -> Any:
+        self.tell("leader", own)
+        keys = {rank: f"join/{own}/{rank}" for rank in range(1, self.world_size)}
+
+        def answer(joined: dict[int, str], result: dict[str, Any]) -> None:
+            self.tell(f"open/{own}", {"to": joined, **result})
+
+        try:
+            joined = self._await(keys, doing)
+        except RankFailed as error:
+            answer({rank: self._look(key) for rank, key in keys.items()}, packed(error))
+            raise
+        try:
+            result = act()
+        except BaseException as error:
+            answer(joined, packed(error))
+            raise
+        answer(joined, {"ok": result})
+        return result
+
+    def _join(self, own: str, doing: str) -> Any:
+        leader, until, pause = None, time.monotonic() + self.deadline, _PAUSES[0]
+        while True:
+            fact = self._look(f"open/{leader}") if leader else None
+            if fact is not None and fact["to"].get(str(self.rank)) == own:
+                return _unpacked(fact, doing)
+            if (seen := self._look("leader")) not in (None, leader):
+                leader = seen
+                self.tell(f"join/{leader}/{self.rank}", own)
+            if time.monotonic() > until:
+                raise RankFailed(f"{doing}: rank 0 was not heard of within {self.deadline:.0f} s")
+            time.sleep(pause)
+            pause = min(pause * 1.5, _PAUSES[1])
+
+    def _look(self, key: str) -> Any:
+        value = self.board.get(key)
+        return None if value is None else json.loads(value)
 
 
 def packed(error: BaseException) -> dict[str, str]:

@@ -17,12 +17,9 @@ from ._jobs import Announcer, Event, Job, Saved, Stats, Worker, is_fatal, log, s
 from ._label import job_label
 from ._place import LoadOptions, LoadReport, Placing
 from ._repository import Checkpoint, Run
+from ._retention import Policy, Retention, policy_text
 from ._team import Team, packed, team, unpacked
 from .errors import Corrupt, EverstepError, Expired, InvalidArgument, Unusable
-
-#: How often each run was opened for writing by this process with others: ranks open together, so they count alike.
-_openings: dict[str, int] = {}
-
 
 @dataclass(frozen=True)
 class WriterOptions:
@@ -96,8 +93,6 @@ def open_writer(
     if takeover not in ("refuse", "now", "wait") and not isinstance(takeover, (int, float)):
         raise InvalidArgument(f'takeover is "refuse", "now", "wait" or seconds to wait, not {takeover!r}')
     ranks = team(run.name, settings.deadline, group)
-    number = _openings.get(run.name, 0) + (not ranks.alone)
-    _openings[run.name] = number
     waiting = settings.deadline if takeover == "wait" else takeover
     opened: list[Any] = []
 
@@ -106,7 +101,7 @@ def open_writer(
         opened.append(native)
         return native.ticket
 
-    ticket = ranks.from_leader(f"open/{number}", lead, f"opening run {run.name}")
+    ticket = ranks.together(lead, f"opening run {run.name}")
     native = opened[0] if opened else run.repository._native.member(ticket)
     return Writer(run, ranks, native, settings, ticket)
 
@@ -120,6 +115,7 @@ class Writer:
         self._jobs: list[Job] = []
         self._calls, self._failures, self._closed = 0, 0, False
         self._last_commit = time.monotonic()
+        self._retention: Retention | None = None
         self._announcer = Announcer(options.on_event, options.progress_every)
         self._buffers = _staging.Buffers(options.at_once, options.staging_threads)
         self._stager, self._worker = Worker("everstep-staging"), Worker("everstep-save")
@@ -341,6 +337,7 @@ class Writer:
             self._announcer.tell(Event("failed", job.step, stats=stats, error=error))
             self._say(f"step {job.step} was not saved: {error}", warning=True)
             return
+        self._expire_after(job.step)
         self._announcer.tell(Event("committed", job.step, job.progress.done, job.progress.planned, stats))
         self._say(
             f"step {job.step} is committed: {_size(stats.raw_bytes)}, {_size(stats.stored_bytes)} of it stored anew, in "
@@ -351,6 +348,37 @@ class Writer:
         """To the log: at most a line a save, by the leader; the other ranks only when asked for details."""
         level = (30 if warning else 20) if self._team.leads else 10
         log.log(level, "run %s: %s", self.run.name, message)
+
+    # Retention.
+
+    def retain(self, policy: Policy | None) -> None:
+        """From now on, after each commit, lets those checkpoints of this run expire that `policy` does not keep: in the
+        background, on rank 0. Nothing is deleted; what is no longer used goes with the next garbage collection. A pass
+        that fails is a warning and an event, and the next one goes on.
+
+        policy  a table of rules (`{"keep_last": 3, "keep_every": 10_000}`), several of them, TOML text, or the path of a
+                TOML file, as docs/retention.md describes them; None ends it.
+
+        Raises InvalidArgument for a policy that is wrong, or has no table for this run."""
+        self._check_usable()
+        if policy is None or not self._team.leads:
+            self._retention = None
+            return
+        expirer = self.run.repository._native.expirer(self.run.name, policy_text(policy))
+        self._retention = Retention(expirer, self._expired)
+
+    def _expire_after(self, step: int) -> None:
+        """Whoever commits a save of this writer calls this."""
+        if self._retention is not None:
+            self._retention.start(step)
+
+    def _expired(self, step: int, expired: list[int], error: BaseException | None) -> None:
+        if error is not None:
+            self._say(f"retention after step {step} failed, the next one goes on: {error}", warning=True)
+            self._announcer.tell(Event("retention_failed", step, error=error))
+        elif expired:
+            self._say(f"{len(expired)} checkpoints expired after step {step}: {_listed(expired)}")
+            self._announcer.tell(Event("expired", step, expired=tuple(expired)))
 
     # Resuming.
 
@@ -397,7 +425,8 @@ class Writer:
         """Loads, and hears of all ranks. An error of the kind that another checkpoint may not have is given back."""
         report, own = None, None
         try:
-            report = Placing(checkpoint, into, options).run()
+            with self._announcer.loading(checkpoint.step) as progress:
+                report = Placing(checkpoint, into, options).run(progress)
         except Exception as error:  # of the state's own code as well: the other ranks wait for word
             own = error
         if self._team.alone:
@@ -497,6 +526,11 @@ def _step(step: Any) -> int:
     if not 0 <= number < 1 << 63:
         raise InvalidArgument(f"a step is from 0 to 2^63 - 1, not {number}")
     return number
+
+
+def _listed(ordinals: list[int]) -> str:
+    shown = ", ".join(map(str, ordinals[:8]))
+    return f"ordinals {shown}" + (" ..." if len(ordinals) > 8 else "")
 
 
 def _described(metadata: Mapping[str, Any] | None) -> str:
