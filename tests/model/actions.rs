@@ -90,6 +90,22 @@ impl Protocol {
         self.config.sessions[usize::from(session)]
     }
 
+    /// Whether a process carries on a session that another one opened.
+    pub(crate) fn is_heir(&self, process: u8) -> bool {
+        self.config.heir && usize::from(process) + 1 == self.config.sessions.len()
+    }
+
+    /// The session that a process is of.
+    pub(crate) fn session_of(&self, process: u8) -> u8 {
+        if self.is_heir(process) { 0 } else { process }
+    }
+
+    /// Whether an attempt is one of this very process.
+    pub(crate) fn has_begun(&self, process: u8, attempt: u8) -> bool {
+        let first = self.config.history + process * self.config.attempts;
+        (first..first + self.config.attempts).contains(&attempt)
+    }
+
     /// Whether a session only pins.
     pub(crate) fn is_pinning(&self, session: u8) -> bool {
         self.config.pins && self.run_of(session) == 1
@@ -203,6 +219,8 @@ impl Protocol {
         let now = &state.sessions[usize::from(s)];
         match now.stage {
             Stage::Stopped => {}
+            // It needs the ticket.
+            Stage::Opening if self.is_heir(s) && !state.sessions[0].has_resolved() => {}
             Stage::Ready if now.used < self.config.attempts => {
                 if !self.is_pinning(s) {
                     actions

@@ -5,6 +5,8 @@
 pub(crate) struct Config {
     /// The run that each session writes.
     pub(crate) sessions: &'static [u8],
+    /// Whether the last of them is no session of its own, but a second process of the first one.
+    pub(crate) heir: bool,
     /// Whether the sessions stand past R3 already; then at most one to a run.
     pub(crate) opened: bool,
     /// Attempts of each session.
@@ -48,6 +50,7 @@ pub(crate) struct Config {
 /// Nothing but one session that saves once.
 const PLAIN: Config = Config {
     sessions: &[0],
+    heir: false,
     opened: false,
     attempts: 1,
     history: 0,
@@ -74,6 +77,11 @@ pub(crate) const RESTARTS: Config = Config { sessions: &[0, 0, 0], faults: 2, ..
 /// Two sessions with two attempts each, with faulty requests and impatient aborts.
 pub(crate) const ATTEMPTS: Config =
     Config { sessions: &[0, 0], attempts: 2, history: 1, faults: 2, impatience: true, ..PLAIN };
+/// A session that another process carries on, with faulty requests and impatient aborts.
+pub(crate) const TURNS: Config = Config { heir: true, ..ATTEMPTS };
+/// The same, with a session that fences both, and expiry.
+pub(crate) const FENCED_TURNS: Config =
+    Config { sessions: &[0, 0, 0], heir: true, history: 1, faults: 1, retention: true, ..PLAIN };
 /// Fences, expiry and collection under two sessions that deduplicate.
 pub(crate) const FENCED_COLLECTION: Config =
     Config { sessions: &[0, 0], attempts: 2, history: 2, retention: true, passes: 2, ..PLAIN };

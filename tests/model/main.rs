@@ -17,12 +17,12 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use actions::Protocol;
 use configs::{
-    ANEW, ATTEMPTS, Config, DELTAS, FAULTY_COLLECTION, FENCED_COLLECTION, FENCED_RIVALS, HINTS, LARGE,
-    LARGE_FAMILIES, LARGE_KEEPERS, LARGE_RIVALS, LEASES, LEASES_OF_RIVALS, NEW_RUN, NEWER, PINS, RANKS,
-    READERS, RESTARTS, RIVALS, ROLLBACK, SHARDS, TWO_PARENTS, TWO_RUNS,
+    ANEW, ATTEMPTS, Config, DELTAS, FAULTY_COLLECTION, FENCED_COLLECTION, FENCED_RIVALS, FENCED_TURNS, HINTS,
+    LARGE, LARGE_FAMILIES, LARGE_KEEPERS, LARGE_RIVALS, LEASES, LEASES_OF_RIVALS, NEW_RUN, NEWER, PINS, RANKS,
+    READERS, RESTARTS, RIVALS, ROLLBACK, SHARDS, TURNS, TWO_PARENTS, TWO_RUNS,
 };
 use properties::decided::{FINAL, MATCHING};
-use properties::fenced::{FENCED, REMEMBERED, STANDING};
+use properties::fenced::{FENCED, LEARNED, REMEMBERED, STANDING};
 use properties::honest::HONEST;
 use properties::read::{FRESH, HELD};
 use properties::whole::{READABLE, WHOLE};
@@ -56,6 +56,26 @@ fn refutes(weakness: Weakness, config: Config, rules: &[&'static str]) {
 #[test]
 fn the_protocol_holds_over_restarts_and_zombies() {
     proves("restarts", RESTARTS);
+}
+
+#[test]
+fn the_protocol_holds_over_processes_of_one_session() {
+    proves("turns", TURNS);
+}
+
+#[test]
+fn the_protocol_holds_over_processes_of_one_session_that_are_fenced() {
+    proves("fenced turns", FENCED_TURNS);
+}
+
+#[test]
+fn without_abort_of_what_another_process_left_that_commits_unseen() {
+    refutes(Weakness::NoAbortOfLeft, TURNS, &[LEARNED]);
+}
+
+#[test]
+fn with_a_walk_past_what_another_process_committed_that_goes_unseen() {
+    refutes(Weakness::NothingLearned, TURNS, &[LEARNED]);
 }
 
 #[test]

@@ -11,6 +11,9 @@ pub(crate) fn open(protocol: &Protocol, state: &mut State, s: u8, luck: Luck) {
     let run = protocol.run_of(s);
     let fence = Intent::Fence { session: s };
     let top = state.store.top(run);
+    if protocol.is_heir(s) {
+        return adopt(protocol, state, s);
+    }
     if protocol.lacks(Weakness::NoFence) {
         return opened(state, s, top);
     }
@@ -33,14 +36,37 @@ fn opened(state: &mut State, s: u8, fence: u8) {
     session.stage = Stage::Clearing;
 }
 
-/// R2 on the lowest undecided ordinal below the fence; R3 once there is none.
+/// A1: the newest fence must be that of the session.
+fn adopt(protocol: &Protocol, state: &mut State, s: u8) {
+    let run = protocol.run_of(s);
+    let fence = |(place, slot): (Place, &Slot)| match slot.intent {
+        Some(Intent::Fence { session }) => Some((place.ordinal, session)),
+        _ => None,
+    };
+    let (top, newest) = (state.store.top(run), state.store.claimed(run).rev().find_map(fence));
+    let session = state.session(s);
+    match newest {
+        Some((fence, of)) if of == protocol.session_of(s) => {
+            (session.fence, session.next) = (fence, top + 1);
+            session.stage = Stage::Clearing;
+        }
+        _ => session.stage = Stage::Stopped,
+    }
+}
+
+/// R2 on the lowest undecided ordinal below the fence; R3 once there is none. A2 and A3 are the same above it, as far as A1
+/// has looked.
 pub(crate) fn clear(protocol: &Protocol, state: &mut State, s: u8, luck: Luck) {
     let run = protocol.run_of(s);
-    let fence = state.session(s).fence;
-    let is_left = |(place, slot): &(Place, &Slot)| place.ordinal <= fence && slot.is_undecided_save();
+    let Session { fence, next, .. } = *state.session(s);
+    let heir = protocol.is_heir(s);
+    let range = if heir { fence..next } else { 1..fence };
+    let is_left = |(place, slot): &(Place, &Slot)| range.contains(&place.ordinal) && slot.is_undecided_save();
     let left = state.store.claimed(run).find(is_left).map(|(place, _)| place);
     match left {
-        Some(place) if !protocol.lacks(Weakness::NoAbortBelow) => {
+        Some(place)
+            if !protocol.lacks(if heir { Weakness::NoAbortOfLeft } else { Weakness::NoAbortBelow }) =>
+        {
             protocol.decide(state, place, Decision::Abort, luck);
         }
         _ => resolve(state, s, run),

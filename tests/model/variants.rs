@@ -15,6 +15,10 @@ pub(crate) enum Weakness {
     OrdinalsByList,
     /// A fence of the same job counts as one's own.
     SessionFromJobName,
+    /// A2 is left out, also on the walk: what another process of the session left undecided stays so.
+    NoAbortOfLeft,
+    /// The walk passes what another process of the session committed without a look.
+    NothingLearned,
     /// A rollback is a note ("restored from k"), not an attempt.
     RollbackByPointer,
 

@@ -35,7 +35,8 @@ impl State {
 fn claim(protocol: &Protocol, state: &mut State, s: u8, luck: Luck) {
     let run = protocol.run_of(s);
     let Current { attempt, parents, .. } = *state.current(s);
-    let intent = Intent::Save { session: s, attempt, parents };
+    let own = protocol.session_of(s);
+    let intent = Intent::Save { session: own, attempt, parents };
     let ordinal = next_ordinal(protocol, state, s, intent);
     if ordinal > ORDINALS {
         return;
@@ -44,8 +45,30 @@ fn claim(protocol: &Protocol, state: &mut State, s: u8, luck: Luck) {
         Answer::Stored => claimed(protocol, state, s, ordinal),
         Answer::Exists(there) if there == intent => claimed(protocol, state, s, ordinal),
         Answer::Exists(Intent::Fence { session }) if !is_own(protocol, session, s) => stop(state, s),
+        Answer::Exists(Intent::Save { session, .. })
+            if session == own && !protocol.lacks(Weakness::NothingLearned) =>
+        {
+            learn(protocol, state, s, (Place { run, ordinal }, luck));
+        }
         Answer::Exists(_) => state.session(s).next = ordinal + 1,
         Answer::Unknown => {}
+    }
+}
+
+/// An attempt of another process of the session, which will not go on with it.
+fn learn(protocol: &Protocol, state: &mut State, s: u8, (place, luck): (Place, Luck)) {
+    let decision = state.store.slot(place).decision;
+    if decision.is_none() && !protocol.lacks(Weakness::NoAbortOfLeft) {
+        protocol.decide(state, place, Decision::Abort, luck);
+        return;
+    }
+    let session = state.session(s);
+    session.next = place.ordinal + 1;
+    if matches!(decision, Some(Decision::Commit { .. })) {
+        session.standing = Some(place);
+        session.seen = session.seen.with(Set::one(place.ordinal));
+        let current = state.current(s);
+        current.parents = if current.copy { current.parents } else { [Some(place), None] };
     }
 }
 
@@ -60,7 +83,7 @@ fn next_ordinal(protocol: &Protocol, state: &mut State, s: u8, own: Intent) -> u
 
 /// Whether a fence is one's own; all sessions of the model carry one job label.
 fn is_own(protocol: &Protocol, session: u8, s: u8) -> bool {
-    session == s || protocol.lacks(Weakness::SessionFromJobName)
+    session == protocol.session_of(s) || protocol.lacks(Weakness::SessionFromJobName)
 }
 
 fn stop(state: &mut State, s: u8) {

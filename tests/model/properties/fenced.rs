@@ -3,10 +3,12 @@
 use stateright::Property;
 
 use crate::actions::Protocol;
-use crate::state::{Event, Intent, Session, Slot, State};
+use crate::state::{Event, Intent, Place, Session, Slot, State};
 
 /// R1 and R2.
 pub(crate) const FENCED: &str = "once a session has resolved latest, no older session commits";
+/// A1 to A3, and the walk of a session of several processes.
+pub(crate) const LEARNED: &str = "a process knows what others of its session committed below its walk";
 /// R3, retention and the rollback rule.
 pub(crate) const STANDING: &str = "what an unfenced session stands on is not expired under it";
 /// A rollback is an attempt.
@@ -16,6 +18,9 @@ pub(crate) fn rules() -> Vec<Property<Protocol>> {
     vec![
         Property::always(FENCED, |protocol, state| {
             sessions(protocol, state).all(|(run, session)| is_stable(state, run, session))
+        }),
+        Property::always(LEARNED, |protocol, state| {
+            (0..).zip(&state.sessions).all(|(s, session)| knows(protocol, state, (s, session)))
         }),
         Property::always(STANDING, |protocol, state| {
             sessions(protocol, state).all(|(run, session)| stands(protocol, state, (run, session)))
@@ -40,6 +45,18 @@ fn is_stable(state: &State, run: u8, session: &Session) -> bool {
     };
     let mut commits = state.store.claimed(run).filter(|(_, slot)| slot.is_commit());
     commits.all(|(place, slot)| session.seen.has(place.ordinal) || !is_older(slot))
+}
+
+fn knows(protocol: &Protocol, state: &State, (s, session): (u8, &Session)) -> bool {
+    let others = |slot: &Slot| match slot.intent {
+        Some(Intent::Save { session: of, attempt, .. }) => {
+            of == protocol.session_of(s) && !protocol.has_begun(s, attempt)
+        }
+        _ => false,
+    };
+    let mut commits = state.store.claimed(protocol.run_of(s)).filter(|(_, slot)| slot.is_commit());
+    let below = |place: Place| session.has_resolved() && place.ordinal < session.next;
+    commits.all(|(place, slot)| !below(place) || !others(slot) || session.seen.has(place.ordinal))
 }
 
 fn stands(protocol: &Protocol, state: &State, (run, session): (u8, &Session)) -> bool {

