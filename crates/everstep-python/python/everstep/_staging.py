@@ -55,12 +55,12 @@ class Buffer:
         if offset > self._arena.length:
             self._unpin()
         self._arena.reserve(max(offset, 1))
-        return Staging(self._arena, collected, places, self._follow(collected))
+        return Staging(self._arena, collected, places, self._follow([piece.local for _, _, piece in collected.pieces]))
 
-    def _follow(self, collected: Collected) -> list[Any]:
+    def _follow(self, tensors: list[Any]) -> list[Any]:
         """The streams that copy from CUDA devices. They wait for what the caller has queued on its own, and for nothing
         that comes later: a thread that copies would know neither."""
-        devices = {piece.local.device for _, _, piece in collected.pieces if _on_cuda(piece)}
+        devices = {tensor.device for tensor in tensors if _on_cuda(tensor)}
         if not devices:
             return []
         torch = _tensors.library("torch")
@@ -121,8 +121,8 @@ class Staging:
                 into.copy_(piece.local, non_blocking=True)
 
 
-def _on_cuda(piece: Any) -> bool:
-    return getattr(getattr(piece.local, "device", None), "type", "cpu") == "cuda"
+def _on_cuda(tensor: Any) -> bool:
+    return getattr(getattr(tensor, "device", None), "type", "cpu") == "cuda"
 
 
 def byte_length(piece: Any) -> int:

@@ -14,6 +14,9 @@ Select = str | Sequence[str] | None
 #: What wrappers put into names.
 _WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
+#: Names of what is noted for torch.distributed.checkpoint beside a state.
+_NOTES = "torch.distributed.checkpoint:"
+
 
 class Stored:
     """Entries of a checkpoint, looked up by the caller's names."""
@@ -52,7 +55,9 @@ class Stored:
 
     def unexpected(self, asked: set[str]) -> list[str]:
         """Stored names that count as wanted and were not asked for (`asked`: stored names)."""
-        return sorted(name for name in self.entries if name not in asked and self.selected(name))
+        return sorted(
+            name for name in self.entries if name not in asked and self.selected(name) and not name.startswith(_NOTES)
+        )
 
     def hint(self, missing: Sequence[str]) -> str:
         """What may be wrong when names are missing, if wrappers explain it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -55,7 +55,7 @@ def _described(name: str, tensor: Any) -> list[Piece]:
     return found
 
 
-def _refused(name: str, tensor: torch.Tensor) -> list[Piece]:
+def _refused(name: str, tensor: torch.Tensor) -> NoReturn:
     raise InvalidArgument(
         f"{name}: tensors of type {type(tensor).__module__}.{type(tensor).__qualname__} are not known, and its memory "
         "alone may not be all of it: give a plain tensor, or everstep.Shard"
@@ -73,6 +73,26 @@ def _plain(name: str, tensor: torch.Tensor) -> Piece:
             raise InvalidArgument(f"{name}: a packed tensor needs a dimension")
         shape = (*shape[:-1], shape[-1] * 2)
     return Piece(dtype, shape, (0,) * len(shape), shape, "all", tensor, KIND)
+
+
+def own_memory(name: str, tensor: Any) -> Piece:
+    """The piece that a tensor is by itself, wherever that belongs. Refuses what may have more to it than its memory."""
+    if type(tensor).__name__ == "AsyncCollectiveTensor":
+        tensor = tensor.wait()
+    return _plain(name, tensor) if type(tensor) in _PLAIN else _refused(name, tensor)
+
+
+def of_stored(dtype: str, shape: tuple[int, ...]) -> tuple[Any, torch.Size] | None:
+    """What torch calls a stored element type, and how large it says such a tensor is; None if it does not know the type."""
+    theirs = _OF_NAMES.get(dtype)
+    packed = dtype == "float4_e2m1"
+    return theirs and (theirs, torch.Size((*shape[:-1], shape[-1] // 2) if packed else shape))
+
+
+def elements(dtype: str, sizes: Any) -> tuple[int, ...]:
+    """Sizes or offsets as the format counts them, of those that torch counts: in a packed tensor an element is two."""
+    sizes = tuple(sizes)
+    return (*sizes[:-1], sizes[-1] * 2) if dtype == "float4_e2m1" else sizes
 
 
 def _distributed(name: str, tensor: Any) -> list[Piece]:

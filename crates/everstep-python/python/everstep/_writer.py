@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
 import os
@@ -19,6 +20,7 @@ from ._place import LoadOptions, LoadReport, Placing
 from ._repository import Checkpoint, Run
 from ._retention import Policy, Retention, policy_text
 from ._team import Team, packed, team, unpacked
+from ._visits import Visits
 from .errors import Corrupt, EverstepError, Expired, InvalidArgument, Unusable
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Writer:
         self._retention: Retention | None = None
         self._announcer = Announcer(options.on_event, options.progress_every)
         self._buffers = _staging.Buffers(options.at_once, options.staging_threads)
+        self._visits, self._visited, self._shared = Visits(), None, None
         self._stager, self._worker = Worker("everstep-staging"), Worker("everstep-save")
         _exit.register(self)
 
@@ -263,6 +266,7 @@ class Writer:
         """Before a save begins, all ranks learn the same outcome of those before, and act alike: "go" or "skip", or
         what the leader's verdict says is raised everywhere."""
         self._check_usable()
+        self._visits.wait(self.options.deadline)
         self._calls += 1
         key = f"verdict/{self._ticket}/{self._calls}"
         doing = f"{what} of step {step}"
@@ -287,6 +291,8 @@ class Writer:
 
     def _judge(self, verb: str) -> dict[str, Any]:
         """The leader's verdict."""
+        with contextlib.suppress(EverstepError):  # it is asked again where it matters
+            self._catch_up()
         ended = []
         for job in self._jobs:
             if not job.committed.done():
@@ -411,7 +417,8 @@ class Writer:
 
     def _candidate(self, tried: int) -> int | None:
         """The ordinal of the newest checkpoint but `tried`. Only the leader looks, so that all ranks take the same."""
-        latest = self._native.latest()
+        self._catch_up()
+        latest = self._newest()
         if latest is None:
             return None
         older = [ordinal for ordinal, _ in self.run.checkpoints() if ordinal <= latest.ordinal]
@@ -457,6 +464,33 @@ class Writer:
             self._native.take_index(checkpoint.native)
         return report
 
+    # Saves by torch.distributed.checkpoint: see `_dcp_seat`.
+
+    def _shared_buffer(self, make: Callable[[], Any]) -> Any:
+        """Memory for a copy of a state, kept from save to save."""
+        if self._shared is None:
+            self._shared = make()
+        return self._shared
+
+    def _visit_committed(self, job: Job) -> None:
+        """Leader: a save that torch carried out is committed."""
+        self._failures, self._last_commit = 0, time.monotonic()
+        self._announce(job)
+
+    def _catch_up(self) -> None:
+        """Leader: looks what another process has committed under this session, if one saved."""
+        if not (self._visits.elsewhere and self._team.leads):
+            return
+        found, known = self.run.latest(), self._newest()
+        self._visits.elsewhere = False
+        if found is not None and (known is None or found.ordinal > known.ordinal):
+            self._visited, self._failures, self._last_commit = found.native, 0, time.monotonic()
+
+    def _newest(self) -> NativeCheckpoint | None:
+        """Leader: the newest checkpoint that it knows of."""
+        own, visited = self._native.latest(), self._visited
+        return visited if own is None or (visited is not None and visited.ordinal > own.ordinal) else own
+
     # Ending.
 
     @property
@@ -464,24 +498,27 @@ class Writer:
         """The newest checkpoint, as this writer knows it (leader), or as the store has it."""
         if not self._team.leads:
             return self.run.latest()
-        found: NativeCheckpoint | None = self._native.latest()
+        self._catch_up()
+        found = self._newest()
         return found and Checkpoint(self.run.repository, found)
 
     def finish(self, deadline: float) -> Finished:
         """Waits at most `deadline` seconds for saves on their way, as after SIGTERM, and says what became of them."""
-        jobs = list(self._jobs)
+        jobs, until = list(self._jobs), time.monotonic() + deadline
         wait_all(jobs, deadline)
+        visits = self._visits.left(max(until - time.monotonic(), 0.0))
         errors = {job.step: job.committed.exception() for job in jobs if job.committed.done()}
         return Finished(
             [step for step, error in errors.items() if error is None],
             {step: error for step, error in errors.items() if error is not None},
-            [job.step for job in jobs if not job.committed.done()],
+            [job.step for job in jobs if not job.committed.done()] + visits,
         )
 
     def close(self) -> None:
         """Waits for saves on their way and ends the session. Raises what the last of them failed with, on all ranks."""
         if self._closed:
             return
+        self._visits.wait(self.options.exit_limit)
         try:
             if self._jobs:
                 self._agree("close", self._jobs[-1].step, in_background=False)
@@ -510,9 +547,10 @@ class Writer:
             return self.close()
         # Another error is on its way: what is being saved may end, but nothing of it hides that error.
         if not self._closed and os.getpid() == self._pid:
-            left = wait_all(self._jobs, self.options.exit_limit)
-            for job in left:
-                self._say(f"step {job.step} was not committed", warning=True)
+            left = [job.step for job in wait_all(self._jobs, self.options.exit_limit)]
+            left += self._visits.left(self.options.exit_limit)
+            for step in left:
+                self._say(f"step {step} was not committed", warning=True)
             if not left:
                 self._end()
 

@@ -1,0 +1,248 @@
+"""One copy of a state for torch.distributed.checkpoint, in host memory that processes can share and that is kept from save
+to save: a save by another process needs no second copy."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+import torch
+
+from ._staging import _ALIGN, Buffer
+from ._torch_tensors import _PLAIN
+
+_SHARED = "/dev/shm"
+#: Two elements in a byte, which torch cannot copy as such.
+_PACKED = getattr(torch, "float4_e2m1fn_x2", None)
+
+
+class SharedMemory:
+    """As `_everstep.Arena`, but other processes can have it too: a torch storage."""
+
+    def __init__(self) -> None:
+        self.storage: torch.UntypedStorage | None = None
+
+    @property
+    def length(self) -> int:
+        return 0 if self.storage is None else self.storage.nbytes()
+
+    @property
+    def address(self) -> int:
+        return 0 if self.storage is None else self.storage.data_ptr()
+
+    def reserve(self, length: int) -> None:
+        """At least so many bytes. Whoever holds tensors in it keeps the old memory."""
+        if length > self.length:
+            self.storage = None
+            self.storage = _new_storage(length)
+
+    def tensor(self, offset: int, like: torch.Tensor) -> torch.Tensor:
+        """A tensor of the shape of `like`, row by row, at `offset` (bytes)."""
+        found = torch.empty(0, dtype=like.dtype)
+        return found.set_(self.storage, offset // found.element_size(), like.shape, _strides(like.shape))
+
+
+def _strides(shape: torch.Size) -> tuple[int, ...]:
+    return tuple(prod(max(size, 1) for size in shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _new_storage(length: int) -> torch.UntypedStorage:
+    """Shared if the machine has room for it; touching memory that is not there would end the process."""
+    try:
+        room = os.statvfs(_SHARED)
+        shared = room.f_bavail * room.f_frsize > length + (1 << 20)
+    except OSError:
+        shared = False
+    return torch.UntypedStorage._new_shared(length, device="cpu") if shared else torch.UntypedStorage(length)
+
+
+class StagedState(dict):
+    """A state that is a copy. As a class of its own it tells when nobody holds it any more; sent to another process, it is a
+    plain dict."""
+
+    __slots__ = ("__weakref__",)
+
+    def __reduce__(self) -> Any:
+        with torch.no_grad():
+            return _unpacked, (_rebuilt(dict(self), _packed),)
+
+
+class _Described(torch.Tensor):
+    """A plain tensor with attributes that say which part of a global tensor it is: they come along when it is sent. What is
+    made of it is plain."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _described, (self.as_subclass(torch.Tensor), dict(vars(self)))
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Without those attributes."""
+    return tensor.as_subclass(torch.Tensor) if type(tensor) is _Described else tensor
+
+
+def _described(tensor: torch.Tensor, attributes: dict[str, Any]) -> torch.Tensor:
+    tensor = tensor.as_subclass(_Described)
+    for name, value in attributes.items():
+        setattr(tensor, name, value)
+    return tensor
+
+
+class _Distributed:
+    """A DTensor on its way to another process: torch would send the memory that it does not have."""
+
+    def __init__(self, local: torch.Tensor, spec: Any):
+        self.local, self.spec = local, spec
+
+
+def _packed(value: Any) -> Any:
+    return _Distributed(value.to_local(), value._spec) if _is_distributed(value) else value
+
+
+def _unpacked(state: dict) -> dict:
+    from torch.distributed.tensor import DTensor
+
+    def unpack(value: Any) -> Any:
+        return DTensor(value.local, value.spec, requires_grad=False) if type(value) is _Distributed else value
+
+    return _rebuilt(state, unpack)
+
+
+class SharedBuffer(Buffer):
+    """One state's worth of shared memory. It is not written while a save that reads it is on its way."""
+
+    def __init__(self) -> None:
+        self._arena, self._pinned = SharedMemory(), None
+        self._streams = {}
+
+    def stage(self, state: Mapping[str, Any]) -> Callable[[], StagedState]:
+        """Makes room for `state`, and gives what copies it."""
+        with torch.no_grad():
+            sources = list(_plain_tensors(state))
+        places: dict[int, int] = {}
+        seen: dict[tuple, int] = {}
+        end = 0
+        for source in sources:
+            key = _memory(source)
+            places[id(source)] = seen.setdefault(key, end)
+            if seen[key] == end:
+                end += -(-source.numel() * source.element_size() // _ALIGN) * _ALIGN
+        if end > self._arena.length:
+            self._unpin()
+        self._arena.reserve(max(end, _ALIGN))
+        streams = self._follow(sources)
+        return lambda: self._copied(state, (sources, places), streams)
+
+    def _copied(self, state: Mapping[str, Any], at: tuple[list, dict], streams: list[Any]) -> StagedState:
+        sources, places = at
+        copies: dict[int, torch.Tensor] = {}
+        written: set[int] = set()
+        with torch.no_grad(), contextlib.ExitStack() as on_streams:
+            for stream in streams:
+                on_streams.enter_context(torch.cuda.stream(stream))
+            for source in sources:
+                copies[id(source)] = self._arena.tensor(places[id(source)], source)
+                if source.numel() and places[id(source)] not in written:
+                    _copy(copies[id(source)], source)
+                    written.add(places[id(source)])
+            for stream in streams:
+                stream.synchronize()
+            return StagedState(_rebuilt(dict(state), lambda value: _staged(value, copies)))
+
+
+def _copy(into: torch.Tensor, source: torch.Tensor) -> None:
+    """Copies from CUDA are only begun."""
+    if source.dtype is _PACKED:
+        into, source = into.view(torch.uint8), source.view(torch.uint8)
+    into.copy_(source, non_blocking=True)
+
+
+def _memory(tensor: torch.Tensor) -> tuple:
+    """The same for tensors that are one: they are copied once. Empty ones have no memory."""
+    if not tensor.numel():
+        return (id(tensor),)
+    where = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
+    return (*where, tensor.shape, tensor.stride())
+
+
+def _is_distributed(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and hasattr(value, "placements") and hasattr(value, "device_mesh")
+
+
+def _is_sharded(value: Any) -> bool:
+    return type(value).__name__ == "ShardedTensor" and hasattr(value, "local_shards")
+
+
+def _fits(tensor: torch.Tensor) -> bool:
+    """Whether its elements are all there is of it."""
+    return type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized
+
+
+def _local(value: Any) -> Any:
+    """The memory of a DTensor; gradients are switched off, so that it is the same tensor each time."""
+    local = value.to_local()
+    return local.wait() if type(local).__name__ == "AsyncCollectiveTensor" else local
+
+
+def _plain_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The memory of all tensors of a state, as far as it can be copied element by element."""
+    if isinstance(value, torch.Tensor):
+        local = _local(value) if _is_distributed(value) else value
+        if _fits(local):
+            yield local
+    elif _is_sharded(value):
+        yield from (shard.tensor for shard in value.local_shards() if _fits(shard.tensor))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _plain_tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _plain_tensors(item)
+
+
+def _staged(value: Any, copies: dict[int, torch.Tensor]) -> Any:
+    """The copy of what is no container."""
+    if isinstance(value, torch.Tensor):
+        return _staged_tensor(value, copies)
+    if _is_sharded(value):
+        return _staged_shards(value, copies)
+    return copy.deepcopy(value)
+
+
+def _staged_tensor(value: Any, copies: dict[int, torch.Tensor]) -> Any:
+    if not _is_distributed(value):
+        copied = copies.get(id(value))
+        if copied is None:  # a subclass knows best what belongs to it
+            return value.detach().clone()
+        return _described(copied, vars(value)) if "global_offsets" in vars(value) else copied
+    copied = copies.get(id(_local(value)))
+    return value.detach().clone() if copied is None else type(value)(copied, value._spec, requires_grad=False)
+
+
+def _staged_shards(value: Any, copies: dict[int, torch.Tensor]) -> Any:
+    found = copy.copy(value)
+    found._local_shards = [
+        type(shard)(copies.get(id(shard.tensor), shard.tensor), shard.metadata) for shard in value.local_shards()
+    ]
+    return found
+
+
+def _rebuilt(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """Containers anew, and `leaf` of everything else."""
+    if type(value) in (dict, list, tuple):
+        if type(value) is dict:
+            return {key: _rebuilt(item, leaf) for key, item in value.items()}
+        return type(value)(_rebuilt(item, leaf) for item in value)
+    if isinstance(value, dict):
+        found = copy.copy(value)
+        for key, item in value.items():
+            found[key] = _rebuilt(item, leaf)
+        return found
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_rebuilt(item, leaf) for item in value))
+    return leaf(value)
