@@ -16,7 +16,9 @@ PACKAGE = Path(__import__("everstep").__file__).parent.parent
 def environment(**more: str) -> dict[str, str]:
     """That of a child: it finds the package and the helpers of these tests, and joins no other job."""
     path = os.pathsep.join([str(PACKAGE), str(HERE)])
-    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", **more}
+    # Importing torch anew takes several times as long where compiled Python may not be kept.
+    own = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
+    return {**os.environ, **own, **more}
 
 
 class Child:

@@ -20,11 +20,12 @@ from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPla
 from torch.futures import Future
 
 from . import _torch_tensors
-from ._dcp_values import PLANNER_DATA, as_bytes
+from ._dcp_values import as_bytes
 from ._place import _BESIDE_BYTES, LoadOptions
 from ._quiet import quiet
 from ._repository import Checkpoint, Repository, Run
-from ._team import team
+from ._stored import PLANNER_DATA, by_name
+from ._team import rank_and_world_size, team
 from .errors import InvalidArgument, NotFound, SchemaMismatch
 
 Source = Checkpoint | Run | Repository
@@ -89,7 +90,7 @@ class EverstepReader(StorageReader):
             return _Unreadable(self._failure)
         try:
             self._failure, self._found = None, self._look_up()
-            self._entries = {entry["name"]: entry for entry in self._found.entries()}
+            self._entries = by_name(self._found.entries())
             return self._metadata()
         except Exception as error:
             self._failure = error
@@ -177,7 +178,7 @@ class EverstepReader(StorageReader):
         entries = [(name, entry) for name, entry in self._entries.items() if name != PLANNER_DATA]
         described = {name: found for name, entry in entries if (found := _described(entry)) is not None}
         data = self._found.native.object(PLANNER_DATA, None, None) if PLANNER_DATA in self._entries else None
-        if data is None:  # saved by w.save: names are all there is
+        if not data:  # names are all there is
             data = {name: (name,) for name in described}
         meta = StorageMeta(checkpoint_id=f"{self._found.run}@ordinal={self._found.ordinal}")
         return Metadata(described, planner_data=data, storage_meta=meta)
@@ -189,13 +190,12 @@ class EverstepReader(StorageReader):
         return entry
 
     def _bytes(self, name: str) -> Any:
-        rank, world_size = self._own_place() if self._entry(name)["ranks"] else (None, None)
+        entry = self._entry(name)
+        rank, world_size = self._own_place() if entry["ranks"] else (entry.get("by"), None)
         stored = self._found.native.object(name, rank, world_size)
         return as_bytes(name, stored, self._options.allow_pickle)
 
     def _own_place(self) -> tuple[int, int]:
-        from ._team import rank_and_world_size
-
         return (self._group[0], self._group[1]) if self._group else rank_and_world_size()
 
     def _want(self, item: ReadItem, planner: LoadPlanner, into: tuple[list[_Wanted], list[str]]) -> None:

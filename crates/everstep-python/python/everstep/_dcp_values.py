@@ -12,9 +12,6 @@ from . import _values
 from ._everstep import Opaque, encode
 from ._jobs import log
 
-#: The object that says how a flattened state is put together again: {name: keys that lead there}.
-PLANNER_DATA = "torch.distributed.checkpoint:planner_data"
-
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 
 
@@ -44,15 +41,14 @@ def as_bytes(name: str, stored: Any, allow_pickle: bool) -> io.BytesIO:
 
 
 def kept_planner_data(planner: Any) -> Any:
-    """What loaders need to rebuild a state that they do not know: of the default planner and of those made from it."""
-    data = getattr(getattr(planner, "metadata", None), "planner_data", None)
-    if data is None:
-        return None
+    """What loaders need to rebuild a state that they do not know: of the default planner and of those made from it. Empty
+    for other planners."""
+    data = getattr(getattr(planner, "metadata", None), "planner_data", None) or {}
     try:
         encode(data)
     except (TypeError, ValueError, OverflowError) as error:
         log.warning("what the planner keeps is no plain value and is left out: %s", error)
-        return None
+        return {}
     return data
 
 

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future as Staged
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,9 +20,10 @@ from torch.futures import Future
 from . import _staging, _torch_tensors
 from ._dcp_seat import AwaySeat, HomeSeat, Seat, announced, checked_place
 from ._dcp_staging import SharedBuffer, StagedState, plain
-from ._dcp_values import PLANNER_DATA, kept, kept_planner_data
+from ._dcp_values import kept, kept_planner_data
 from ._jobs import settle
 from ._quiet import quiet
+from ._stored import PLANNER_DATA
 from ._writer import Writer, _described, _step
 from .errors import InvalidArgument
 
@@ -92,7 +93,7 @@ class EverstepWriter(StorageWriter):
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         seat = self._seat
         try:
-            share = _Share.of(plan, planner, seat.team.leads)
+            share = _Share.of(plan, planner, seat.team.rank)
         except BaseException as error:
             seat.give_up(self.step, error)
             raise
@@ -178,25 +179,27 @@ class EverstepWriter(StorageWriter):
 class _Share:
     """What one rank writes."""
 
-    shards: list[tuple]
-    objects: list[tuple]
-    results: list[WriteResult]
+    #: None for the leader, who writes for the whole job. What another rank writes is of that rank.
+    owner: int | None
+    shards: list[tuple] = field(default_factory=list)
+    objects: list[tuple] = field(default_factory=list)
+    results: list[WriteResult] = field(default_factory=list)
 
     @classmethod
-    def of(cls, plan: SavePlan, planner: SavePlanner, leads: bool) -> _Share:
-        share = cls([], [], [])
+    def of(cls, plan: SavePlan, planner: SavePlanner, rank: int) -> _Share:
+        share = cls(rank or None)
         with quiet():
             for item in plan.items:
                 size = share._bytes(item, planner) if item.type == WriteItemType.BYTE_IO else share._tensor(item, planner)
                 share.results.append(WriteResult(item.index, size, None))
-        if leads and (data := kept_planner_data(planner)) is not None:
-            share.objects.append((PLANNER_DATA, None, data))
+        if share.owner is None:
+            share.objects.append((PLANNER_DATA, None, kept_planner_data(planner)))
         return share
 
     def _bytes(self, item: WriteItem, planner: SavePlanner) -> int:
         found: io.BytesIO = planner.resolve_data(item)
         data = found.getvalue()
-        self.objects.append((item.index.fqn, None, kept(data)))
+        self.objects.append((item.index.fqn, self.owner, kept(data)))
         return len(data)
 
     def _tensor(self, item: WriteItem, planner: SavePlanner) -> int:

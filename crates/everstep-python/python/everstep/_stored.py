@@ -14,15 +14,27 @@ Select = str | Sequence[str] | None
 #: What wrappers put into names.
 _WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
-#: Names of what is noted for torch.distributed.checkpoint beside a state.
-_NOTES = "torch.distributed.checkpoint:"
+#: What is noted beside a state that was saved through torch.distributed.checkpoint: how to put it together again, as
+#: {name: keys that lead there}.
+PLANNER_DATA = "torch.distributed.checkpoint:planner_data"
+
+
+def by_name(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Entries by name. Torch's planners let any one rank write what the whole job has: then `by` says which one, and it
+    counts as no rank's own."""
+    found = {entry["name"]: entry for entry in entries}
+    if PLANNER_DATA in found:
+        for entry in found.values():
+            if len(entry["ranks"]) == 1:
+                entry["by"], entry["ranks"] = entry["ranks"][0], []
+    return found
 
 
 class Stored:
     """Entries of a checkpoint, looked up by the caller's names."""
 
     def __init__(self, entries: list[dict[str, Any]], rename: Rename, select: Select):
-        self.entries = {entry["name"]: entry for entry in entries}
+        self.entries = by_name(entries)
         self._rename = _renaming(rename)
         self._select = [select] if isinstance(select, str) else select
         self._below: dict[str, list[str]] | None = None
@@ -55,9 +67,8 @@ class Stored:
 
     def unexpected(self, asked: set[str]) -> list[str]:
         """Stored names that count as wanted and were not asked for (`asked`: stored names)."""
-        return sorted(
-            name for name in self.entries if name not in asked and self.selected(name) and not name.startswith(_NOTES)
-        )
+        asked = asked | {PLANNER_DATA}
+        return sorted(name for name in self.entries if name not in asked and self.selected(name))
 
     def hint(self, missing: Sequence[str]) -> str:
         """What may be wrong when names are missing, if wrappers explain it."""
