@@ -9,5 +9,7 @@ printf '\nsaves in the background of a training in Python\n'
 scripts/python.sh scripts/torch-requirements.txt
 scripts/python-package.sh
 .venv/bin/python crates/everstep-python/benchmarks/background.py "${TMPDIR:-/tmp}"
+printf '\nsaves in the background through torch.distributed.checkpoint\n'
+.venv/bin/python crates/everstep-python/benchmarks/dcp.py "${TMPDIR:-/tmp}"
 printf '\nmetadata of large jobs (EVERSTEP_RANKS="232 1856" chooses)\n'
 cargo test --workspace --test scale --locked --quiet -- --ignored --nocapture

@@ -8,6 +8,7 @@ import warnings
 
 import everstep
 import torch
+import torch._dynamo  # noqa: F401 - FSDP would, on each rank by itself
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
@@ -258,7 +259,7 @@ def processes(place: Place) -> dict | None:
         return into
 
     state = {"line": spread(mesh, ON_LINE, 1), "large": torch.zeros(50_000)}
-    with run.writer(group=(place.rank, 2, board), deadline=DEADLINE) as w:
+    with run.writer(group=(place.rank, 2, board), deadline=90.0) as w:  # torch's processes take a while to begin
         for step in (1, 2, 3):
             state["step"] = step
             state["large"].fill_(step)

@@ -77,6 +77,8 @@ class Place:
 def act(scenarios: dict[str, Callable[[Place], Any]]) -> None:
     """The main function of a program: what one rank does."""
     rank, world, folder, settings = json.loads(sys.argv[1])
+    if rank is None:
+        rank = _forked(world, Path(folder))
     place = Place(rank, world, Path(folder), settings)
     for name, scenario in scenarios.items():
         try:
@@ -87,6 +89,18 @@ def act(scenarios: dict[str, Callable[[Place], Any]]) -> None:
         FileBoard(place.folder / "said").set(f"{name}.{rank}", json.dumps(said).encode())
     sys.stdout.flush()
     os._exit(0)  # a process group that lost a rank may not end by itself
+
+
+def _forked(world: int, folder: Path) -> int:
+    """In as many copies of this process: which of them this one is. The process itself ends with them."""
+    for rank in range(world):
+        if os.fork() == 0:
+            os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+            os.dup2(os.open(folder / f"stderr.{rank}", os.O_WRONLY | os.O_CREAT, 0o600), 2)
+            return rank
+    for _ in range(world):
+        os.wait()
+    os._exit(0)
 
 
 class Ranks:
@@ -105,6 +119,16 @@ class Ranks:
             for rank in range(world)
         ]
 
+    @classmethod
+    def forked(cls, program: str, world: int, folder: Path, **settings: Any) -> Ranks:
+        """As one process that imports what the program needs once, and then becomes all of them."""
+        self = cls.__new__(cls)
+        self.world, self._folder, self._board = world, folder, FileBoard(folder / "said")
+        path = Path(__file__).with_name(program)
+        command = [sys.executable, str(path), json.dumps([None, world, str(folder), settings])]
+        self._processes = [subprocess.Popen(command, env=environment(**_meeting_point()), start_new_session=True)]
+        return self
+
     def wait(self) -> Ranks:
         until = time.monotonic() + LIMIT
         for process in self._processes:
@@ -114,7 +138,7 @@ class Ranks:
                 break
         for process in self._processes:
             if process.poll() is None:
-                process.kill()
+                _kill(process)
             process.wait()
         return self
 
@@ -134,7 +158,16 @@ class Ranks:
         return self._processes[rank].returncode == -signal.SIGKILL
 
     def _stderr(self, rank: int) -> str:
-        return (self._folder / f"stderr.{rank}").read_text()[-3000:]
+        path = self._folder / f"stderr.{rank}"
+        return path.read_text()[-3000:] if path.exists() else "it was not begun"
+
+
+def _kill(process: subprocess.Popen) -> None:
+    """With those that were forked from it, which a session of its own has."""
+    if os.getpgid(process.pid) == process.pid:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
 
 
 def _meeting_point() -> dict[str, str]:
