@@ -43,6 +43,13 @@ reader_tests() {
     PYTHONPATH=tools/reader-py .venv/bin/python -m unittest discover -s tools/reader-py/tests
     PYTHONPATH=tools/reader-py .venv/bin/python tools/reader-py/tests/agreement.py target/debug/ckpt-inspect
 }
+# torch.distributed.checkpoint as it was in the oldest version that is supported.
+old_torch_tests() {
+    local environment=target/torch-2.7
+    scripts/python.sh scripts/torch-2.7-requirements.txt "$environment"
+    scripts/python.sh scripts/python-requirements.txt "$environment"
+    PYTHONPATH=crates/everstep-python/python "$environment/bin/python" -m pytest -q crates/everstep-python/tests/test_dcp.py
+}
 long_fuzz() { scripts/fuzz.sh 3600; }
 long_tests() { EVERSTEP_SEEDS=100000 cargo test --workspace --locked --no-fail-fast -- --include-ignored; }
 
@@ -56,6 +63,7 @@ stage proofs 5m proofs
 stage fuzz 3m scripts/fuzz.sh 120
 stage demo 2m scripts/demo.sh
 if [ "$long" = --long ]; then
+    stage old-torch 15m old_torch_tests
     stage long-fuzz 1h long_fuzz
     stage long "no limit" long_tests
 fi
