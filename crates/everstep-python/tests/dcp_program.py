@@ -31,6 +31,8 @@ warnings.simplefilter("ignore")
 MESHES: dict[str, DeviceMesh] = {}
 GROUPS: dict[int, object] = {}
 DEADLINE = 25.0
+#: Torch 2.7 hangs when its checkpointing process dies, and refuses to save shards that are uneven in two dimensions.
+NEW = hasattr(dcp.state_dict_saver, "AsyncSaveResponse")
 
 WHOLE = {
     "rows": torch.arange(150.0).view(50, 3),
@@ -59,6 +61,8 @@ ON_GRID = {
     "none": [Replicate(), Shard(1)],
     "uneven": [Shard(0), Shard(1)],
 }
+if not NEW:
+    ON_GRID = {name: ON_GRID[name] for name in ("columns", "same", "cube", "none")}
 
 
 def begin(place: Place) -> None:
@@ -82,8 +86,8 @@ def on_double(place: Place, name: str) -> everstep.Run:
 
 def spread(mesh: DeviceMesh, placements: dict, factor: float = 1) -> dict[str, DTensor]:
     return {
-        name: distribute_tensor((tensor * factor).to(tensor.dtype), mesh, placements[name], src_data_rank=None)
-        for name, tensor in WHOLE.items()
+        name: distribute_tensor((WHOLE[name] * factor).to(WHOLE[name].dtype), mesh, on, src_data_rank=None)
+        for name, on in placements.items()
     }
 
 
@@ -216,7 +220,7 @@ def threads(place: Place) -> dict:
             for value in (*state["line"].values(), state["large"]):
                 (value.to_local() if isinstance(value, DTensor) else value).fill_(step)
             state["value"][0] = step
-            way = "overlap" if step == 3 and hasattr(dcp.state_dict_saver, "AsyncSaveResponse") else "blocking"
+            way = "overlap" if step == 3 and NEW else "blocking"
             said = dcp.async_save(state, storage_writer=EverstepWriter(w, step=step, staging=way))
             where.add(w._shared._arena.address)
             if way == "overlap":
@@ -277,7 +281,7 @@ def processes(place: Place) -> dict | None:
             into = latest(step)
             assert into["step"] == step and bool((into["large"] == step).all()), (step, into["large"])
             assert_alike(into["line"], state["line"])
-        found["killed"] = killed_process(place, (w, start, state), found["pid"])
+        found["killed"] = killed_process(place, (w, start, state), found["pid"]) if NEW else None
         saved = w.save(8, {"direct": torch.ones(5)})
         found["after"] = saved.step
     found["steps"] = steps(run)
@@ -512,6 +516,8 @@ def meshes(place: Place) -> list:
         into = spread(MESHES["grid"], ON_GRID, 0)
         dcp.load(into, storage_reader=EverstepReader(run, step=step))
         assert_alike(into, grid)
+        if not NEW and step == 2:
+            continue
         into = spread(MESHES["line"], ON_LINE, 0)
         dcp.load(into, storage_reader=EverstepReader(run, step=step))
         assert_alike(into, line)
@@ -521,16 +527,17 @@ def meshes(place: Place) -> list:
             dcp.load(into, storage_reader=reader, process_group=GROUPS[fewer])
             assert_alike(into, spread(MESHES[str(fewer)], ON_LINE))
         place.meet(f"meshes-{step}")
-    whole = {name: torch.zeros_like(tensor) for name, tensor in WHOLE.items()}
+    whole = {name: torch.zeros_like(WHOLE[name]) for name in ON_GRID}
     dcp.load(whole, storage_reader=EverstepReader(run.latest()), no_dist=True)
-    assert_equal(whole, WHOLE)
+    assert_equal(whole, {name: WHOLE[name] for name in ON_GRID})
     return steps(run)
 
 
 def tensor_parallel(place: Place) -> str:
     """FSDP over tensor parallelism: shards of shards of one dimension."""
     torch.manual_seed(5)
-    model = nn.Sequential(nn.Linear(10, 13), nn.ReLU(), nn.Linear(13, 6))
+    hidden = 13 if NEW else 16  # torch 2.7 wants even parts here
+    model = nn.Sequential(nn.Linear(10, hidden), nn.ReLU(), nn.Linear(hidden, 8))
     whole = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     grid = MESHES["grid"]
     parallelize_module(model, grid["b"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
