@@ -30,9 +30,6 @@ from .errors import InvalidArgument, NotFound, SchemaMismatch
 
 Source = Checkpoint | Run | Repository
 
-#: How often each run was looked up by this process together with others: ranks load together, so they count alike.
-_lookups: dict[str, int] = {}
-
 
 class EverstepReader(StorageReader):
     """What `dcp.load` reads, as `storage_reader=`.
@@ -141,8 +138,7 @@ class EverstepReader(StorageReader):
         repository = self._source.repository if isinstance(self._source, Run) else self._source
         about = self._source.name if isinstance(self._source, Run) else self._given or ""
         ranks = team(about, self._deadline, self._group)
-        number = _lookups[about] = _lookups.get(about, 0) + 1
-        where = ranks.from_leader(f"look-up/{repository.id}/{number}", self._choose, "looking for the checkpoint to load")
+        where = ranks.together(self._choose, "looking for the checkpoint to load")
         return repository.run(where[0]).checkpoint(where[1])
 
     def _choose(self) -> tuple[str, int]:

@@ -121,6 +121,8 @@ class HomeSeat(_Seat):
         writer._check_usable()
         writer._visits.wait(self.team.deadline)
         wait_all(writer._running(), None)
+        if writer._retention is not None:  # what another process has committed counts for it
+            writer._catch_up_if_possible()
         return writer._visits.begin(step)
 
     def hand_in(self, step: int, shards: list, objects: list) -> Reports:

@@ -291,8 +291,7 @@ class Writer:
 
     def _judge(self, verb: str) -> dict[str, Any]:
         """The leader's verdict."""
-        with contextlib.suppress(EverstepError):  # it is asked again where it matters
-            self._catch_up()
+        self._catch_up_if_possible()
         ended = []
         for job in self._jobs:
             if not job.committed.done():
@@ -485,6 +484,11 @@ class Writer:
         self._visits.elsewhere = False
         if found is not None and (known is None or found.ordinal > known.ordinal):
             self._visited, self._failures, self._last_commit = found.native, 0, time.monotonic()
+            self._expire_after(found.step)
+
+    def _catch_up_if_possible(self) -> None:
+        with contextlib.suppress(EverstepError):  # it is asked again where it matters
+            self._catch_up()
 
     def _newest(self) -> NativeCheckpoint | None:
         """Leader: the newest checkpoint that it knows of."""
