@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -55,6 +55,17 @@ def _is_done(value: bytes) -> bool:
         return False
 
 
+@dataclass
+class Share:
+    """What one rank hands in, as the compiled half takes it."""
+
+    step: int
+    shards: list[tuple] = field(default_factory=list)
+    objects: list[tuple] = field(default_factory=list)
+    #: Whether a training goes on meanwhile.
+    background: bool = False
+
+
 class Seat(Protocol):
     """What a save asks for."""
 
@@ -62,7 +73,7 @@ class Seat(Protocol):
 
     def enter(self, step: int) -> Visit: ...
 
-    def hand_in(self, step: int, shards: list, objects: list) -> Reports: ...
+    def hand_in(self, share: Share) -> Reports: ...
 
     def commit(self, step: int, described: str, reports: Iterable[tuple[str, bytes]]) -> int: ...
 
@@ -80,9 +91,9 @@ class _Seat:
         ranks = self.team
         return None if ranks.alone else _everstep.Group(ranks.rank, ranks.world_size, ranks.deadline, board)
 
-    def _share(self, step: int, shards: list, objects: list, progress: Any) -> dict[str, Any]:
+    def _hand_in(self, share: Share, progress: Any) -> dict[str, Any]:
         self._board = None if self.team.alone else HandedOver(self.team.board)
-        return self._native.hand_in(step, shards, objects, self._group(self._board), progress)
+        return self._native.hand_in(share.step, share.shards, share.objects, self._group(self._board), progress)
 
     def _taken(self) -> Reports:
         return self._board.taken() if self._board else []
@@ -125,13 +136,13 @@ class HomeSeat(_Seat):
             writer._catch_up_if_possible()
         return writer._visits.begin(step)
 
-    def hand_in(self, step: int, shards: list, objects: list) -> Reports:
+    def hand_in(self, share: Share) -> Reports:
         """Stores this rank's share. What it has to say of it is for the leader."""
-        self._job, repository = Job(step), self.writer.run.repository
+        self._job, repository = Job(share.step, share.background), self.writer.run.repository
         job, before = self._job, repository.traffic()
         self.writer._announcer.watch(job)
         try:
-            report = self._share(step, shards, objects, job.progress)
+            report = self._hand_in(share, job.progress)
         finally:
             job.committed.set_result(None)
         _fill(job.stats, report, before, repository.traffic())
@@ -193,8 +204,8 @@ class AwaySeat(_Seat):
         _carried_on(self._away)
         return Visit(step)
 
-    def hand_in(self, step: int, shards: list, objects: list) -> Reports:
-        self._share(step, shards, objects, None)
+    def hand_in(self, share: Share) -> Reports:
+        self._hand_in(share, _everstep.Progress(True))
         return self._taken()
 
     def commit(self, step: int, described: str, reports: Iterable[tuple[str, bytes]]) -> int:

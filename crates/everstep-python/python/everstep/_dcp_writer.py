@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future as Staged
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,7 +16,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from . import _staging, _torch_tensors
-from ._dcp_seat import AwaySeat, HomeSeat, Seat, announced, checked_place
+from ._dcp_seat import AwaySeat, HomeSeat, Seat, Share, announced, checked_place
 from ._dcp_staging import SharedBuffer, StagedState, plain
 from ._dcp_values import kept, kept_planner_data
 from ._jobs import settle
@@ -56,6 +54,7 @@ class EverstepWriter(StorageWriter):
         self._seat: Seat | None = HomeSeat(writer)
         #: Staged, and to be carried out next.
         self._visit: Any = None
+        self._background = False
 
     @property
     def checkpoint_id(self) -> str:
@@ -81,7 +80,7 @@ class EverstepWriter(StorageWriter):
         checked_place(self._seat, is_coordinator, kwargs)
         if self._visit is None:
             self._seat.enter(self.step).is_carried_by(threading.current_thread())
-        self._visit = None
+        self._background, self._visit = self._visit is not None, None
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         return plan
@@ -93,13 +92,13 @@ class EverstepWriter(StorageWriter):
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         seat = self._seat
         try:
-            share = _Share.of(plan, planner, seat.team.rank)
+            share, results = _Resolving(planner, seat.team.rank).share(plan, Share(self.step, background=self._background))
         except BaseException as error:
             seat.give_up(self.step, error)
             raise
-        report = seat.hand_in(self.step, share.shards, share.objects)
+        report = seat.hand_in(share)
         future: Future[list[WriteResult]] = Future()
-        future.set_result([WriteResult(_REPORT, 0, report), *share.results])
+        future.set_result([WriteResult(_REPORT, 0, report), *results])
         return future
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
@@ -160,7 +159,7 @@ class EverstepWriter(StorageWriter):
     # On its way to torch's checkpointing process, in which nothing is opened anew but the repository.
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: vars(self)[name] for name in ("step", "_described", "_staging", "_run", "_given")}
+        kept = {name: vars(self)[name] for name in ("step", "_described", "_staging", "_run", "_given", "_background")}
         sent = self._sent
         if self._seat is not None:
             seat = self._home()
@@ -175,36 +174,29 @@ class EverstepWriter(StorageWriter):
         return self._seat
 
 
-@dataclass
-class _Share:
-    """What one rank writes."""
+class _Resolving:
+    """Gets what one rank writes from its planner."""
 
-    #: None for the leader, who writes for the whole job. What another rank writes is of that rank.
-    owner: int | None
-    shards: list[tuple] = field(default_factory=list)
-    objects: list[tuple] = field(default_factory=list)
-    results: list[WriteResult] = field(default_factory=list)
+    def __init__(self, planner: SavePlanner, rank: int):
+        self._planner = planner
+        #: None for the leader, who writes for the whole job. What another rank writes is of that rank.
+        self._owner = rank or None
 
-    @classmethod
-    def of(cls, plan: SavePlan, planner: SavePlanner, rank: int) -> _Share:
-        share = cls(rank or None)
+    def share(self, plan: SavePlan, into: Share) -> tuple[Share, list[WriteResult]]:
         with quiet():
-            for item in plan.items:
-                size = share._bytes(item, planner) if item.type == WriteItemType.BYTE_IO else share._tensor(item, planner)
-                share.results.append(WriteResult(item.index, size, None))
-        if share.owner is None:
-            share.objects.append((PLANNER_DATA, None, kept_planner_data(planner)))
-        return share
+            results = [WriteResult(item.index, self._add(item, into), None) for item in plan.items]
+        if self._owner is None:
+            into.objects.append((PLANNER_DATA, None, kept_planner_data(self._planner)))
+        return into, results
 
-    def _bytes(self, item: WriteItem, planner: SavePlanner) -> int:
-        found: io.BytesIO = planner.resolve_data(item)
-        data = found.getvalue()
-        self.objects.append((item.index.fqn, self.owner, kept(data)))
-        return len(data)
-
-    def _tensor(self, item: WriteItem, planner: SavePlanner) -> int:
-        found = planner.resolve_data(item)
-        self.shards.append(_shard(item, found))
+    def _add(self, item: WriteItem, into: Share) -> int:
+        """Bytes of it."""
+        found: Any = self._planner.resolve_data(item)
+        if item.type == WriteItemType.BYTE_IO:
+            data = found.getvalue()
+            into.objects.append((item.index.fqn, self._owner, kept(data)))
+            return len(data)
+        into.shards.append(_shard(item, found))
         return found.numel() * found.element_size()
 
 
