@@ -3,6 +3,7 @@ returned, or its traceback, ends in a file."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -106,6 +107,8 @@ def _forked(world: int, folder: Path) -> int:
 class Ranks:
     """A program that runs, or ran, on `world` processes."""
 
+    _is_forked = False
+
     def __init__(self, program: str, world: int, folder: Path, **settings: Any):
         self.world, self._folder = world, folder
         self._board = FileBoard(folder / "said")
@@ -123,7 +126,7 @@ class Ranks:
     def forked(cls, program: str, world: int, folder: Path, **settings: Any) -> Ranks:
         """As one process that imports what the program needs once, and then becomes all of them."""
         self = cls.__new__(cls)
-        self.world, self._folder, self._board = world, folder, FileBoard(folder / "said")
+        self.world, self._folder, self._board, self._is_forked = world, folder, FileBoard(folder / "said"), True
         path = Path(__file__).with_name(program)
         command = [sys.executable, str(path), json.dumps([None, world, str(folder), settings])]
         self._processes = [subprocess.Popen(command, env=environment(**_meeting_point()), start_new_session=True)]
@@ -138,8 +141,11 @@ class Ranks:
                 break
         for process in self._processes:
             if process.poll() is None:
-                _kill(process)
+                process.kill()
             process.wait()
+        if self._is_forked:  # whatever is left of the session of that one process
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._processes[0].pid, signal.SIGKILL)
         return self
 
     def said(self, scenario: str, silent: tuple[int, ...] = ()) -> list[Any]:
@@ -160,14 +166,6 @@ class Ranks:
     def _stderr(self, rank: int) -> str:
         path = self._folder / f"stderr.{rank}"
         return path.read_text()[-3000:] if path.exists() else "it was not begun"
-
-
-def _kill(process: subprocess.Popen) -> None:
-    """With those that were forked from it, which a session of its own has."""
-    if os.getpgid(process.pid) == process.pid:
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
 
 
 def _meeting_point() -> dict[str, str]:
