@@ -19,7 +19,7 @@ pub(crate) fn rules() -> Vec<Property<Protocol>> {
         Property::always(FENCED, |protocol, state| {
             sessions(protocol, state).all(|(run, session)| is_stable(state, run, session))
         }),
-        Property::always(LEARNED, |protocol, state| {
+        Property::always(LEARNED, |protocol, state: &State| {
             (0..).zip(&state.sessions).all(|(s, session)| knows(protocol, state, (s, session)))
         }),
         Property::always(STANDING, |protocol, state| {
