@@ -476,6 +476,26 @@ def test_events_and_the_count_of_failures_know_of_torchs_saves(run):
         EverstepWriter(w, step=2).stage({})
 
 
+def test_retention_follows_torchs_saves(run):
+    heard = []
+    with run.writer(on_event=heard.append) as w:
+        w.retain({"keep_last": 1})
+        for step in (1, 2):
+            dcp.save({"w": torch.full((3,), float(step))}, storage_writer=EverstepWriter(w, step=step))
+    assert [step for _, step in run.checkpoints()] == [2]
+    assert [event.expired for event in heard if event.kind == "expired"] == [(2,)]
+
+
+def test_retention_follows_what_another_process_saved(run):
+    with run.writer() as w:
+        w.retain({"keep_last": 1})
+        for step in (1, 2):
+            there = pickle.loads(pickle.dumps(EverstepWriter(w, step=step)))
+            dcp.save({"w": torch.full((3,), float(step))}, storage_writer=there)
+        assert w.latest.step == 2
+    assert [step for _, step in run.checkpoints()] == [2]
+
+
 def test_wrong_settings_are_refused(run):
     with run.writer() as w:
         with pytest.raises(everstep.InvalidArgument, match="staging"):
