@@ -11,7 +11,8 @@ type Check = fn(&Protocol, &State) -> bool;
 
 /// The examples that a search through `config` must meet.
 pub(crate) fn promised(config: &Config) -> Vec<Property<Protocol>> {
-    let same_run = config.sessions.len() > 1 && config.sessions.iter().all(|run| *run == config.sessions[0]);
+    let sessions = config.sessions.len() - usize::from(config.heir);
+    let same_run = sessions > 1 && config.sessions.iter().all(|run| *run == config.sessions[0]);
     let collects = config.passes > 0 && !config.newer;
     let examples: [(bool, &'static str, Check); 14] = [
         (true, "a save commits", |_, state| state.reports.contains(&Report::Committed)),
