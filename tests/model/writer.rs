@@ -192,8 +192,8 @@ fn by_head(protocol: &Protocol, state: &State) -> Option<u8> {
 
 /// Weakened: a state that is still in memory, whatever W2 said of its checkpoint.
 fn on_host(protocol: &Protocol, state: &State, now: &Current) -> Option<Index> {
-    let named = now.parents.into_iter().flatten().filter(|_| protocol.lacks(Weakness::BaseFromHost));
-    state.store.index(state.store.slot(named.last()?).attempt()?)
+    let mut named = now.parents.into_iter().flatten().filter(|_| protocol.lacks(Weakness::BaseFromHost));
+    state.store.index(state.store.slot(named.next_back()?).attempt()?)
 }
 
 /// A parent's tables are gone. That is a clean failure, and must not happen to an attempt that is still alive.
