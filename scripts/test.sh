@@ -60,7 +60,7 @@ stage rust 7m rust_tests
 stage reader 2m reader_tests
 stage python 5m python_tests
 stage proofs 5m proofs
-stage fuzz 3m scripts/fuzz.sh 120
+stage fuzz 2m scripts/fuzz.sh 60
 stage demo 2m scripts/demo.sh
 if [ "$long" = --long ]; then
     stage old-torch 15m old_torch_tests

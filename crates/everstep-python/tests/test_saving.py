@@ -1,5 +1,6 @@
 """Saves in the background: what they record, how they overlap, what they tell, and what their failure does."""
 
+import contextlib
 import logging
 import queue
 import sys
@@ -375,8 +376,9 @@ def niceness(kind: str) -> list[int]:
     """How far threads of that kind give way, in this process."""
     found = []
     for task in Path("/proc/self/task").iterdir():
-        _, named, fields = (task / "stat").read_text().replace("(", ")").split(")")
-        found += [int(fields.split()[16])] if named.startswith(kind) else []
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            _, named, fields = (task / "stat").read_text().replace("(", ")").split(")")
+            found += [int(fields.split()[16])] if named.startswith(kind) else []
     return found
 
 
