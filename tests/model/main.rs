@@ -165,25 +165,25 @@ fn the_protocol_holds_over_readers_without_a_fence() {
 }
 
 #[test]
-#[ignore = "long: run by make test-long"]
+#[ignore = "a world of up to 6.5 million states takes minutes: `make test-long`"]
 fn the_protocol_holds_over_everything_at_once() {
     proves("everything", LARGE);
 }
 
 #[test]
-#[ignore = "long: run by make test-long"]
+#[ignore = "a world of up to 6.5 million states takes minutes: `make test-long`"]
 fn the_protocol_holds_over_a_restart_and_two_collectors() {
     proves("a restart under rivals", LARGE_RIVALS);
 }
 
 #[test]
-#[ignore = "long: run by make test-long"]
+#[ignore = "a world of up to 6.5 million states takes minutes: `make test-long`"]
 fn the_protocol_holds_over_pins_leases_and_two_collectors() {
     proves("all keepers", LARGE_KEEPERS);
 }
 
 #[test]
-#[ignore = "long: run by make test-long"]
+#[ignore = "a world of up to 6.5 million states takes minutes: `make test-long`"]
 fn the_protocol_holds_over_two_runs_of_two_parents_and_two_collectors() {
     proves("families under rivals", LARGE_FAMILIES);
 }

@@ -17,11 +17,12 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from everstep._dcp_writer import EverstepWriter as Writer
 from everstep.torch import EverstepReader, EverstepWriter
+import meshes
 from light_program import PACKS_OF
 from ranks import Place, act
 from s3_double import control
@@ -34,33 +35,9 @@ DEADLINE = 25.0
 #: Torch 2.7 hangs when its checkpointing process dies, and refuses to save shards that are uneven in two dimensions.
 NEW = hasattr(dcp.state_dict_saver, "AsyncSaveResponse")
 
-WHOLE = {
-    "rows": torch.arange(150.0).view(50, 3),
-    "columns": torch.arange(30).view(3, 10),
-    "few": torch.arange(6.0).view(2, 3),
-    "same": torch.arange(7.0),
-    "cube": torch.arange(60).view(4, 3, 5).bfloat16(),
-    "none": torch.empty(0, 3),
-    "uneven": torch.arange(77.0).view(7, 11),
-}
-ON_LINE = {
-    "rows": [Shard(0)],
-    "columns": [Shard(1)],
-    "few": [Shard(0)],
-    "same": [Replicate()],
-    "cube": [Shard(2)],
-    "none": [Shard(0)],
-    "uneven": [Shard(0)],
-}
-ON_GRID = {
-    "rows": [Shard(0), Shard(1)],
-    "columns": [Replicate(), Shard(0)],
-    "few": [Shard(0), Shard(0)],
-    "same": [Shard(0), Replicate()],
-    "cube": [Shard(1), Shard(0)],
-    "none": [Replicate(), Shard(1)],
-    "uneven": [Shard(0), Shard(1)],
-}
+WHOLE = {**meshes.WHOLE, "uneven": torch.arange(77.0).view(7, 11)}
+ON_LINE = {**meshes.ON_LINE, "uneven": [Shard(0)]}
+ON_GRID = {**meshes.ON_GRID, "uneven": [Shard(0), Shard(1)]}
 if not NEW:
     ON_GRID = {name: ON_GRID[name] for name in ("columns", "same", "cube", "none")}
 

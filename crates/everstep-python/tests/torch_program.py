@@ -11,10 +11,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from light_program import PACKS_OF, attempt, one_failure
+from meshes import ON_GRID, ON_LINE, WHOLE
 from ranks import Place, act
 from s3_double import control
 
@@ -31,32 +32,6 @@ def begin(place: Place) -> None:
 
 def run_of(place: Place, name: str) -> everstep.Run:
     return everstep.Repository(place.settings["repository"]).run(name)
-
-
-WHOLE = {
-    "rows": torch.arange(150.0).view(50, 3),
-    "columns": torch.arange(30).view(3, 10),
-    "few": torch.arange(6.0).view(2, 3),
-    "same": torch.arange(7.0),
-    "cube": torch.arange(60).view(4, 3, 5).bfloat16(),
-    "none": torch.empty(0, 3),
-}
-ON_LINE = {
-    "rows": [Shard(0)],
-    "columns": [Shard(1)],
-    "few": [Shard(0)],
-    "same": [Replicate()],
-    "cube": [Shard(2)],
-    "none": [Shard(0)],
-}
-ON_GRID = {
-    "rows": [Shard(0), Shard(1)],
-    "columns": [Replicate(), Shard(0)],
-    "few": [Shard(0), Shard(0)],
-    "same": [Shard(0), Replicate()],
-    "cube": [Shard(1), Shard(0)],
-    "none": [Replicate(), Shard(1)],
-}
 
 
 def spread(mesh: DeviceMesh, placements: dict, zero: bool = False) -> dict[str, DTensor]:

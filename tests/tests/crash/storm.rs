@@ -80,14 +80,14 @@ fn a_few_writers_and_collectors_killed_on_a_disk_lose_nothing_and_leave_nothing(
 }
 
 #[test]
-#[ignore = "minutes: `make test-long`"]
+#[ignore = "200 rounds of processes take minutes, a short one is above: `make test-long`"]
 fn two_hundred_writers_and_collectors_killed_on_a_disk_lose_nothing_and_leave_nothing() {
     kills_on_disk(200);
 }
 
 /// `EVERSTEP_STORM_SECONDS` says for how long, by default 3 minutes.
 #[test]
-#[ignore = "minutes: `make test-long`"]
+#[ignore = "three minutes of processes and a server: `make stress`, `make test-long`"]
 fn three_runs_two_collectors_and_a_follower_killed_on_radosgw_lose_nothing_and_leave_nothing() {
     let server = radosgw();
     let site = Site::new(|_| format!("s3://{}/storm", server.bucket()), Some(server.url.clone()));
