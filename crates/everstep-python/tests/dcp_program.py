@@ -24,14 +24,13 @@ from everstep._dcp_writer import EverstepWriter as Writer
 from everstep.torch import EverstepReader, EverstepWriter
 import meshes
 from light_program import PACKS_OF
-from ranks import Place, act
+from ranks import DEADLINE, Place, act
 from s3_double import control
 
 torch.set_num_threads(1)
 warnings.simplefilter("ignore")
 MESHES: dict[str, DeviceMesh] = {}
 GROUPS: dict[int, object] = {}
-DEADLINE = 25.0
 #: Torch 2.7 hangs when its checkpointing process dies, and refuses to save shards that are uneven in two dimensions.
 NEW = hasattr(dcp.state_dict_saver, "AsyncSaveResponse")
 
@@ -199,7 +198,7 @@ def threads(place: Place) -> dict:
             state["value"][0] = step
             way = "overlap" if step == 3 and NEW else "blocking"
             said = dcp.async_save(state, storage_writer=EverstepWriter(w, step=step, staging=way))
-            where.add(w._shared._arena.address)
+            where.add(w._torch._arena.address)
             if way == "overlap":
                 said.staging_completion.result(60)
                 said = said.upload_completion

@@ -11,10 +11,9 @@ from pathlib import Path
 import everstep
 import numpy as np
 
-from ranks import Place, act
+from ranks import DEADLINE, Place, act
 from s3_double import PACK, control
 
-DEADLINE = 20.0
 SHAPES = {"A": (50, 3), "B": (10,), "C": (4,), "D": (1, 3), "F": (0, 2)}
 
 

@@ -317,10 +317,11 @@ def test_c33_overlapping_saves_leave_neither_memory_nor_descriptors(double, remo
     code = (
         REMOTE
         + """
-import gc, os, resource
+import ctypes, gc, os, resource
 
 def resident():
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps for later differs from run to run
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 
 size, part = 64 << 20, 8 << 20
@@ -349,6 +350,6 @@ print(*seen, resident(), peak, size, *descriptors, len(run.checkpoints()))
     first, last, after, peak, size, few, many, saved = map(int, out.split())
     assert saved == 11
     assert abs(last - first) <= 0.1 * first, (first, last)
-    assert after <= first - 0.8 * size, "the buffer was not given back"
+    assert after <= last - 0.8 * size, f"the buffer was not given back: {last}, then {after}"
     assert peak <= first + (32 << 20), (first, peak)
     assert many <= few + 2, (few, many)

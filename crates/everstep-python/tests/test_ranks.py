@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from light_program import SHAPES, part, whole
-from ranks import Ranks
+from ranks import SOON, Ranks
 from s3_double import S3Double
 
 FOUR = [
@@ -117,7 +117,7 @@ def test_c10_the_state_of_each_rank_is_never_dropped_silently(two, eight):
 def test_tensors_that_are_not_the_same_on_all_ranks_are_refused(four):
     for said in four.said("differing_replicas"):
         kind, message, seconds = said["refused"]
-        assert kind is not None and "bad" in message and seconds < 20, message
+        assert kind is not None and "bad" in message and seconds < SOON, message
         assert said["step"] == 2 and said["steps"] == [2]
 
 
@@ -130,7 +130,7 @@ def test_c33_only_the_leader_logs_at_info(four):
 def test_metadata_that_is_no_json_does_not_separate_the_ranks(four):
     for rank, said in enumerate(four.said("metadata_of_one")):
         for kind, message, seconds in (said["refused"], said["later"]):
-            assert kind in ("InvalidArgument", "RankFailed") and "metadata" in message and seconds < 20, (
+            assert kind in ("InvalidArgument", "RankFailed") and "metadata" in message and seconds < SOON, (
                 rank,
                 message,
             )
@@ -159,23 +159,23 @@ def test_all_ranks_fall_back_to_the_same_older_checkpoint(four):
 def test_c04_a_load_that_fails_on_one_rank_fails_on_all(four):
     for rank, said in enumerate(four.said("loads_that_fail_on_one")):
         kind, message, seconds = said["shape"]
-        assert kind == "SchemaMismatch" and ("rank 2" in message or rank == 2) and seconds < 20, message
+        assert kind == "SchemaMismatch" and ("rank 2" in message or rank == 2) and seconds < SOON, message
         kind, message, seconds = said["own"]
-        assert "cannot load this" in message and ("rank 1" in message) and seconds < 20, message
+        assert "cannot load this" in message and ("rank 1" in message) and seconds < SOON, message
         assert said["step"] == 1
 
 
 def test_all_ranks_of_a_job_that_was_taken_over_are_told(four):
     for said in four.said("fenced"):
         kind, message, seconds = said["refused"]
-        assert kind in ("Conflict", "RankFailed") and seconds < 20, message
+        assert kind in ("Conflict", "RankFailed") and seconds < SOON, message
         assert said["latest"] == 10
     assert four.said("fenced")[0]["refused"][0] == "Conflict"
 
 
 def test_no_rank_opens_a_run_that_another_job_holds(four):
     for said in four.said("refused_opening"):
-        assert said["refused"][0] == "Conflict" and said["refused"][2] < 20, said["refused"]
+        assert said["refused"][0] == "Conflict" and said["refused"][2] < SOON, said["refused"]
         assert said["step"] == 1
 
 
@@ -184,7 +184,7 @@ def test_c04_a_rank_killed_in_the_background_is_named_to_all(four):
     assert four.was_killed(2) and len(live) == 3
     for said in live:
         for kind, message, seconds in (said["own"], said["following"]):
-            assert kind == "RankFailed" and "rank 2" in message and seconds < 20, message
+            assert kind == "RankFailed" and "rank 2" in message and seconds < SOON, message
         assert "step 2" in said["following"][1] and said["latest"] == 1
 
 
@@ -192,7 +192,7 @@ def test_c04_a_killed_leader_is_named_to_the_others(two):
     (said,) = two.said("killed_leader", silent=(0,))
     assert two.was_killed(0)
     for kind, message, seconds in (said["own"], said["following"]):
-        assert kind in ("RankFailed", "OutcomeUnknown") and "rank 0" in message and seconds < 20, (
+        assert kind in ("RankFailed", "OutcomeUnknown") and "rank 0" in message and seconds < SOON, (
             kind,
             message,
         )
@@ -238,7 +238,7 @@ def assert_all_were_told(told: list[dict], rank: int, how: str, mode: str) -> No
     """All ranks got an error that names `rank` and its cause in time, and the next save succeeded."""
     for own, said in enumerate(told):
         kind, message, seconds = said["error"]
-        assert kind is not None and CAUSES[how] in message and seconds < 20, message
+        assert kind is not None and CAUSES[how] in message and seconds < SOON, message
         assert (
             f"rank {rank}" in message or (own == rank and mode == "save") or (rank == 0 and mode == "async")
         ), message
@@ -267,7 +267,7 @@ def test_c04_a_killed_rank_is_named_to_all(torch_four):
     assert torch_four.was_killed(2) and len(live) == 3
     for said in live:
         kind, message, seconds = said["error"]
-        assert kind == "RankFailed" and "rank 2" in message and seconds < 20, message
+        assert kind == "RankFailed" and "rank 2" in message and seconds < SOON, message
         assert said["following"][0] == "RankFailed" and said["latest"] == 1
 
 

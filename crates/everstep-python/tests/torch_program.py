@@ -16,7 +16,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 from light_program import PACKS_OF, attempt, one_failure
 from meshes import ON_GRID, ON_LINE, WHOLE
-from ranks import Place, act
+from ranks import DEADLINE, Place, act
 from s3_double import control
 
 torch.set_num_threads(1)
@@ -52,7 +52,7 @@ def dtensors(place: Place) -> list:
     """Saved on one mesh, loaded on another, there and back, and by fewer ranks."""
     run = run_of(place, "dtensors")
     line, grid = spread(MESHES["line"], ON_LINE), spread(MESHES["grid"], ON_GRID)
-    with run.writer(deadline=20.0) as w:
+    with run.writer(deadline=DEADLINE) as w:
         w.save(1, line)
         into = spread(MESHES["grid"], ON_GRID, zero=True)
         w.resume(into)
@@ -73,7 +73,7 @@ def partial_sums(place: Place) -> list:
     from torch.distributed.tensor import Partial
 
     tensor = DTensor.from_local(torch.ones(3), MESHES["line"], [Partial()])
-    with run_of(place, "partial").writer(deadline=20.0) as w:
+    with run_of(place, "partial").writer(deadline=DEADLINE) as w:
         return attempt(lambda: w.save(1, {"deep": {"w": tensor}}))
 
 
@@ -90,7 +90,7 @@ def sharded_tensors(place: Place) -> list:
             [sharded_tensor.Shard(local, where)] if count else [], 7, 3
         )
 
-    with run_of(place, "sharded").writer(deadline=20.0) as w:
+    with run_of(place, "sharded").writer(deadline=DEADLINE) as w:
         w.save(1, {"w": rows()})
         into, plain = rows(-1.0), torch.zeros(7, 3)
         w.resume({"w": into})
@@ -141,7 +141,7 @@ def fsdp(place: Place) -> int:
     train(state["model"], state["optim"], 2)
     other = dict(zip(("model", "optim"), small_model(2, MESHES["line"])))
     saved = everything(state["model"], state["optim"])
-    with run.writer(deadline=20.0) as w:
+    with run.writer(deadline=DEADLINE) as w:
         w.save_async(2, state)
         train(state["model"], state["optim"])  # in place, while the save is on its way
         assert w.resume(other) == 2
@@ -153,7 +153,7 @@ def fsdp(place: Place) -> int:
         fewer = dict(zip(("model", "optim"), small_model(3, MESHES["three"])))
         run.latest().load(fewer)
         assert_equal(everything(fewer["model"], fewer["optim"]), saved)
-        with run_of(place, "fsdp3").writer(group=(place.rank, 3, place.board("fsdp3")), deadline=20.0) as w:
+        with run_of(place, "fsdp3").writer(group=(place.rank, 3, place.board("fsdp3")), deadline=DEADLINE) as w:
             w.save(5, fewer)
     place.meet("fsdp-3")
     again = dict(zip(("model", "optim"), small_model(4, MESHES["line"])))
@@ -171,7 +171,7 @@ def tensor_parallel(place: Place) -> str:
     parallelize_module(model, grid["shard"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fully_shard(model, mesh=grid["replicate"])
     run = run_of(place, "tp")
-    with run.writer(deadline=20.0) as w:
+    with run.writer(deadline=DEADLINE) as w:
         w.save(1, {"model": model})
         into = {name: torch.zeros_like(tensor) for name, tensor in whole.items()}
         w.resume({"model": into})
@@ -192,7 +192,7 @@ def hsdp(place: Place) -> dict:
     model(torch.rand(2, 512)).square().mean().backward()
     optimizer.step()
     repo = everstep.Repository(place.settings["hsdp"], compress=False)
-    with repo.run("hsdp").writer(deadline=20.0) as w:
+    with repo.run("hsdp").writer(deadline=DEADLINE) as w:
         stats = w.save(1, {"model": model, "optim": optimizer}).stats
     return {
         "stored": stats.stored_bytes,
@@ -211,7 +211,7 @@ def failures(place: Place) -> dict:
     for how in ("collect", "upload", "commit"):
         for mode in ("save", "async"):
             run = repo.run(f"{how}-{mode}")
-            with run.writer(deadline=20.0) as w:
+            with run.writer(deadline=DEADLINE) as w:
                 found[f"{how}-{mode}"] = one_failure(place, w, how, mode == "async")
     return found
 

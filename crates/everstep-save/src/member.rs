@@ -6,7 +6,7 @@ use std::time::Duration;
 use everstep_format::card::{CalledAttempt, Card, SaveId};
 use everstep_format::id::AttemptId;
 use everstep_format::key::Key;
-use everstep_format::name::{Ordinal, RunName, Step};
+use everstep_format::name::{Ordinal, Rank, RunName, Step};
 use everstep_format::outcome::{Ending, Outcome};
 use everstep_format::part;
 use everstep_repo::{Attempt, Fate, Rendezvous, Report, Repository, Spent, Ticket};
@@ -25,12 +25,15 @@ use crate::watch::Watch;
 use crate::writer::Tally;
 use crate::{SaveError, State, Tools, cpu};
 
-/// A rank of a job whose rank 0 leads. It counts the saves of the leader's session; one that sat some out finds the way.
+/// A rank of a job whose rank 0 leads. It counts the saves of the leader's session, each of which answers one of its calls;
+/// one that sat some out finds the way.
 #[derive(Debug)]
 pub struct Member {
     repository: Repository,
     run: RunName,
     next: SaveId,
+    /// Calls of this rank that ended before a card answered them: their cards may come yet, and are about no later call.
+    unanswered: u64,
     /// The attempt that it works for.
     busy_with: Option<(AttemptId, Seat)>,
 }
@@ -97,18 +100,11 @@ struct Written {
     phases: Phases,
 }
 
-/// What a card means to a member.
-enum Answer {
-    Come(CalledAttempt),
-    /// It is about a save that went on without this rank.
-    WalkPast,
-}
-
 impl Member {
     /// A rank that takes part in the saves of the session that gave `ticket`, from there on.
     pub fn new(repository: Repository, ticket: Ticket) -> Self {
         let Ticket { run, next } = ticket;
-        Self { repository, run, next, busy_with: None }
+        Self { repository, run, next, unanswered: 0, busy_with: None }
     }
 
     /// A ticket for another process, from the save that this one waits for.
@@ -221,14 +217,18 @@ impl Member {
         let deadline = options.group.deadline;
         let until = world.elapsed().saturating_add(deadline);
         let mut watch = Watch::new(world.as_ref(), rendezvous.as_ref(), until);
+        self.unanswered += 1;
         loop {
             let save = self.next;
             if let Some(card) = watch.seen(rendezvous.card(save).await)?.flatten() {
                 self.next.save += 1;
-                match self.answer(card, (options, seat), (rendezvous, watch.is_first())).await? {
-                    Answer::Come(attempt) => return Ok(Called { attempt, save, at: world.elapsed() }),
-                    Answer::WalkPast => watch.start_anew(),
+                let answer = self.answer(card, (options, seat), (rendezvous, watch.is_first())).await;
+                if let Some(attempt) = answer.transpose() {
+                    self.unanswered = 0;
+                    return Ok(Called { attempt: attempt?, save, at: world.elapsed() });
                 }
+                self.unanswered = (self.unanswered - 1).max(1);
+                watch.start_anew();
             } else if !watch.again().await {
                 let SaveId { session, save } = save;
                 let (waited, trouble) = (deadline, watch.trouble());
@@ -237,37 +237,38 @@ impl Member {
         }
     }
 
-    /// Whether `card` calls this rank to what it is about to save. One that was there at the first look may be an old one.
+    /// The attempt to which `card` calls this rank; `None` when it is about a save that went on without this rank. One that
+    /// was there at the first look may be about a save that has ended: how it ended answers this call, unless an earlier
+    /// one of this rank still waits for its answer.
     async fn answer(
         &self,
         card: Card,
         (options, seat): (&ShareOptions, Seat),
         (rendezvous, at_first): (&Arc<dyn Rendezvous>, bool),
-    ) -> Result<Answer, SaveError> {
+    ) -> Result<Option<CalledAttempt>, SaveError> {
         let misfit = self.misfit(&card, options);
         let (save, step) = (card.id(), card.step);
-        let attempt = match (card.attempt, card.off) {
-            (Some(attempt), _) => attempt,
-            (None, _) if misfit.is_some() => return Ok(Answer::WalkPast),
-            (None, off) => {
-                let (run, why) = (self.run.clone(), off.unwrap_or_default());
-                return Err(SaveError::NotCommitted { run, step, why, ranks: Vec::new() });
-            }
+        let Some(attempt) = card.attempt else {
+            let off = || self.not_committed(step, card.off.unwrap_or_default(), Vec::new());
+            return misfit.map_or_else(|| Err(off()), |_| Ok(None));
         };
         if misfit.is_none() && !at_first {
-            return Ok(Answer::Come(attempt));
+            return Ok(Some(attempt));
         }
-        if matches!(rendezvous.outcome(save).await, Ok(Some(_))) {
-            return Ok(Answer::WalkPast);
+        let ended = rendezvous.outcome(save).await.ok().flatten();
+        match (misfit, ended) {
+            (None, None) => Ok(Some(attempt)),
+            (None, Some(Outcome { ending: Ending::Failed, why, ranks, .. })) if self.unanswered == 1 => {
+                Err(self.not_committed(step, why, ranks))
+            }
+            (_, Some(_)) => Ok(None),
+            (Some(detail), None) => {
+                if seat.rank.0 < card.world_size {
+                    give_up(rendezvous, (attempt.id, seat), &detail).await;
+                }
+                if step < options.step { Ok(None) } else { Err(SaveError::Misfit { rank: seat.rank, detail }) }
+            }
         }
-        let Some(detail) = misfit else { return Ok(Answer::Come(attempt)) };
-        if seat.rank.0 < card.world_size {
-            give_up(rendezvous, (attempt.id, seat), &detail).await;
-        }
-        if step < options.step {
-            return Ok(Answer::WalkPast);
-        }
-        Err(SaveError::Misfit { rank: seat.rank, detail })
     }
 
     fn misfit(&self, card: &Card, options: &ShareOptions) -> Option<String> {
@@ -322,7 +323,7 @@ impl Member {
             match watch.seen(rendezvous.outcome(handed_in.save).await) {
                 Ok(Some(Some(outcome))) if outcome.attempt == handed_in.attempt => match outcome.ending {
                     Ending::Committed => return Ok(()),
-                    Ending::Failed => return Err(self.not_committed(handed_in, outcome)),
+                    Ending::Failed => return Err(self.not_committed(handed_in.step, outcome.why, outcome.ranks)),
                     Ending::Unknown => break Some(outcome.why),
                 },
                 Ok(_) => {}
@@ -345,9 +346,8 @@ impl Member {
         })
     }
 
-    fn not_committed(&self, handed_in: &HandedIn, outcome: Outcome) -> SaveError {
-        let Outcome { why, ranks, .. } = outcome;
-        SaveError::NotCommitted { run: self.run.clone(), step: handed_in.step, why, ranks }
+    fn not_committed(&self, step: Step, why: String, ranks: Vec<Rank>) -> SaveError {
+        SaveError::NotCommitted { run: self.run.clone(), step, why, ranks }
     }
 
     /// Whether the attempt is committed; an error when it is aborted.
@@ -357,8 +357,7 @@ impl Member {
         match decided.map(|decided| (decided.attempt, decided.fate.clone())) {
             Some((attempt, Fate::Commit(_))) if attempt == handed_in.attempt => Ok(true),
             Some((_, Fate::Abort(abort))) => {
-                let (run, step, why) = (self.run.clone(), handed_in.step, abort.detail);
-                Err(SaveError::NotCommitted { run, step, why, ranks: Vec::new() })
+                Err(self.not_committed(handed_in.step, abort.detail, Vec::new()))
             }
             _ => Ok(false),
         }

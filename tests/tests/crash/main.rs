@@ -5,6 +5,7 @@ mod collecting;
 mod crowd;
 mod halves;
 mod killed;
+mod late;
 mod ranks;
 mod rivals;
 mod severed;

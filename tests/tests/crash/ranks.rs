@@ -21,9 +21,9 @@ use everstep_tests::crowd;
 use everstep_tests::refusing::RefusingStore;
 use futures::future::{Either, join, join_all, select};
 
-const RANKS: u32 = 4;
+pub(crate) const RANKS: u32 = 4;
 /// The rank that fails.
-const VICTIM: u32 = 2;
+pub(crate) const VICTIM: u32 = 2;
 const ROWS: u64 = 100;
 /// What everybody is promised here.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ const DIRECTORY: &str = "EVERSTEP_RANK_DIRECTORY";
 const TICKET: &str = "EVERSTEP_RANK_TICKET";
 const CALL: &str = "EVERSTEP_RANK_CALL";
 
-fn bytes(step: u64, rank: u32) -> Vec<u8> {
+pub(crate) fn bytes(step: u64, rank: u32) -> Vec<u8> {
     let mut bytes = vec![0; 40_000];
     let seed = [step, u64::from(rank)].map(u64::to_le_bytes).concat();
     blake3::Hasher::new().update(&seed).finalize_xof().fill(&mut bytes);
@@ -42,7 +42,7 @@ fn bytes(step: u64, rank: u32) -> Vec<u8> {
 }
 
 /// A rank's rows; too few bytes for them when it is `broken`.
-fn state(rank: u32, bytes: &[u8], broken: bool) -> State<'_> {
+pub(crate) fn state(rank: u32, bytes: &[u8], broken: bool) -> State<'_> {
     let shard = Shard {
         name: "w".to_owned(),
         dtype: Dtype::F32,
@@ -61,29 +61,29 @@ fn group(rank: u32, store: &Arc<dyn Store>) -> Group {
 }
 
 /// What every rank keeps from save to save.
-struct Kit {
-    repository: Repository,
+pub(crate) struct Kit {
+    pub(crate) repository: Repository,
     engine: Engine,
     settings: Settings,
     cache: SaveCache,
 }
 
 impl Kit {
-    async fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) async fn new(store: Arc<dyn Store>) -> Self {
         let repository = Repository::open(store, Arc::new(SystemWorld::new())).await.expect("it opens");
         let engine = Engine::new(1).expect("a thread");
         Self { repository, engine, settings: Settings::default(), cache: SaveCache::default() }
     }
 
-    fn tools(&self) -> Tools<'_> {
+    pub(crate) fn tools(&self) -> Tools<'_> {
         Tools { pool: self.engine.pool(), settings: &self.settings, progress: &(), cache: &self.cache }
     }
 
-    fn group(&self, rank: u32) -> Group {
+    pub(crate) fn group(&self, rank: u32) -> Group {
         group(rank, self.repository.store())
     }
 
-    async fn lead(&self, session: &mut Session, step: u64) -> Result<SaveReport, SaveError> {
+    pub(crate) async fn lead(&self, session: &mut Session, step: u64) -> Result<SaveReport, SaveError> {
         let options = SaveOptions {
             step: Step(step),
             parents: Parents::Latest,
@@ -94,7 +94,7 @@ impl Kit {
         everstep_save::save(session, &state(0, &bytes(step, 0), false), options, &self.tools()).await
     }
 
-    async fn follow(
+    pub(crate) async fn follow(
         &self,
         member: &mut Member,
         (rank, step): (u32, u64),
@@ -121,7 +121,7 @@ enum Failure {
     BeforeHandingIn,
 }
 
-fn names_the_victim(told: &str, cause: &str) {
+pub(crate) fn names_the_victim(told: &str, cause: &str) {
     assert!(told.contains(&format!("rank {VICTIM} failed")) && told.contains(cause), "{told}");
 }
 

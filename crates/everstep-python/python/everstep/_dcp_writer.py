@@ -17,7 +17,7 @@ from torch.futures import Future
 
 from . import _staging, _torch_tensors
 from ._dcp_seat import AwaySeat, HomeSeat, Seat, Share, announced, checked_place
-from ._dcp_staging import SharedBuffer, StagedState, plain
+from ._dcp_staging import TorchBuffer, StagedState, plain
 from ._dcp_values import kept, kept_planner_data
 from ._jobs import settle
 from ._quiet import quiet
@@ -130,7 +130,7 @@ class EverstepWriter(StorageWriter):
         seat = self._home()
         visit = seat.enter(self.step)
         try:
-            staged = self._staged(seat.writer, seat.writer._shared_buffer(SharedBuffer).stage(state_dict))
+            staged = self._staged(seat.writer, seat.writer._torch_buffer(TorchBuffer).stage(state_dict))
         except BaseException:
             visit.end()
             raise

@@ -130,7 +130,9 @@ class Announcer:
 
         def beat() -> None:
             while not _waited(ended, self.every):
-                self.tell(Event(kind, step, progress.done, progress.planned))
+                with self._turn:  # of what has ended, nothing is told but how
+                    if not ended.done():
+                        self.tell(Event(kind, step, progress.done, progress.planned))
 
         threading.Thread(target=beat, name="everstep-progress", daemon=True).start()
 
@@ -149,14 +151,17 @@ class Worker:
 
     def __init__(self, name: str):
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     def start(self, work: Callable[[], None]) -> None:
         self._queue.put(work)
 
-    def stop(self) -> None:
-        """Ends the thread after what is queued."""
+    def stop(self, limit: float) -> None:
+        """Ends the thread after what is queued, and waits for that for at most `limit` seconds."""
         self._queue.put(None)
+        if self._thread is not threading.current_thread():
+            self._thread.join(limit)
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:

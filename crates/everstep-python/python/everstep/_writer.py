@@ -120,7 +120,7 @@ class Writer:
         self._retention: Retention | None = None
         self._announcer = Announcer(options.on_event, options.progress_every)
         self._buffers = _staging.Buffers(options.at_once, options.staging_threads)
-        self._visits, self._visited, self._shared = Visits(), None, None
+        self._visits, self._visited, self._torch = Visits(), None, None
         self._stager, self._worker = Worker("everstep-staging"), Worker("everstep-save")
         _exit.register(self)
 
@@ -465,11 +465,11 @@ class Writer:
 
     # Saves by torch.distributed.checkpoint: see `_dcp_seat`.
 
-    def _shared_buffer(self, make: Callable[[], Any]) -> Any:
+    def _torch_buffer(self, make: Callable[[], Any]) -> Any:
         """Memory for a copy of a state, kept from save to save."""
-        if self._shared is None:
-            self._shared = make()
-        return self._shared
+        if self._torch is None:
+            self._torch = make()
+        return self._torch
 
     def _visit_committed(self, job: Job) -> None:
         """Leader: a save that torch carried out is committed."""
@@ -532,8 +532,8 @@ class Writer:
     def _end(self) -> None:
         self._closed = True
         _exit.forget(self)
-        self._stager.stop()
-        self._worker.stop()
+        for worker in (self._stager, self._worker):  # which have events to tell of what they did
+            worker.stop(self.options.exit_limit)
         if self._team.leads:
             self._native.close()
 
