@@ -12,8 +12,8 @@ use everstep_format::value::Value;
 use everstep_repo::{InitOptions, OpenOptions, Parents, Rendezvous, Repository, Session};
 use everstep_restore::CheckpointReader;
 use everstep_save::{
-    Content, Engine, Group, HandedIn, Member, ObjectEntry, Replicas, SaveCache, SaveError, SaveOptions,
-    SaveReport, Settings, Shard, ShareOptions, Source, State, Tools,
+    Content, Engine, Group, HandedIn, Member, ObjectEntry, Owner, Replicas, SaveCache, SaveError,
+    SaveOptions, SaveReport, Settings, Shard, ShareOptions, Source, State, Tools,
 };
 use everstep_sim::{CrashStore, Death, Moment};
 use everstep_store::{Store, SystemWorld, World};
@@ -70,15 +70,15 @@ impl Share {
             Bounds { offset: vec![u64::from(rank.0) * ROWS, 0].into(), extent: vec![ROWS, COLUMNS].into() };
         let shape = vec![u64::from(world_size) * ROWS, COLUMNS];
         let int = |value: u64| Content::Value(Value::Int(value.cast_signed()));
-        let object = |name: &str, rank, content| ObjectEntry { name: name.to_owned(), rank, content };
+        let object = |name: &str, owner, content| ObjectEntry { name: name.to_owned(), owner, content };
         State {
             shards: vec![
                 shard("weight", shape, own, Replicas::None, &self.weight),
                 shard("norm", vec![NORM], Bounds::whole(&[NORM]), Replicas::All, &self.norm),
             ],
             objects: vec![
-                object("loader", Some(rank), int(step * 1000 + u64::from(rank.0))),
-                object("step", None, int(step)),
+                object("loader", Owner::Rank(rank), int(step * 1000 + u64::from(rank.0))),
+                object("step", Owner::Job, int(step)),
             ],
         }
     }

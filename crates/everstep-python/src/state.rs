@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use everstep::{Bounds, Content, Dtype, ObjectEntry, Rank, RankSet, Replicas, Shard, Source, State};
+use everstep::{Bounds, Content, Dtype, ObjectEntry, Owner, Rank, RankSet, Replicas, Shard, Source, State};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -14,8 +14,15 @@ use crate::value::{self, Opaque};
 /// name, dtype as the format names it, global shape, offset, extent, alias_of, replicas, region.
 pub(crate) type GivenShard =
     (String, String, Vec<u64>, Vec<u64>, Vec<u64>, Option<String>, Option<Holders>, Py<Region>);
-/// name, rank, plain value or [`Opaque`].
-pub(crate) type GivenObject<'py> = (String, Option<u32>, Bound<'py, PyAny>);
+/// name, whose it is, plain value or [`Opaque`].
+pub(crate) type GivenObject<'py> = (String, Option<Whose>, Bound<'py, PyAny>);
+
+/// A rank whose own it is, or "here": the whole job's, stored by this rank.
+#[derive(FromPyObject)]
+pub(crate) enum Whose {
+    Word(String),
+    Rank(u32),
+}
 
 /// "all", or ranks.
 #[derive(FromPyObject)]
@@ -93,7 +100,20 @@ fn replicas(holders: Option<Holders>, sets: &mut HashMap<Vec<u32>, RankSet>) -> 
     }
 }
 
-fn object((name, rank, given): GivenObject<'_>) -> PyResult<ObjectEntry> {
+fn owner(whose: Option<Whose>) -> PyResult<Owner> {
+    match whose {
+        None => Ok(Owner::Job),
+        Some(Whose::Rank(rank)) => Ok(Owner::Rank(Rank(rank))),
+        Some(Whose::Word(here)) if here == "here" => Ok(Owner::JobFromHere),
+        Some(Whose::Word(other)) => {
+            let rule = "expected None, a rank or \"here\"";
+            Err(PyValueError::new_err(format!("owner of an object: {rule}, found {other:?}")))
+        }
+    }
+}
+
+fn object((name, whose, given): GivenObject<'_>) -> PyResult<ObjectEntry> {
+    let owner = owner(whose)?;
     let content = match given.cast::<Opaque>() {
         Ok(opaque) => {
             let data = opaque.get().data(given.py());
@@ -101,5 +121,5 @@ fn object((name, rank, given): GivenObject<'_>) -> PyResult<ObjectEntry> {
         }
         Err(_) => Content::Value(value::from_python(&given, &format!("object {name:?}"))?),
     };
-    Ok(ObjectEntry { name, rank: rank.map(Rank), content })
+    Ok(ObjectEntry { name, owner, content })
 }

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 import warnings
+from dataclasses import replace
 
 import everstep
 import torch
@@ -13,6 +14,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint import CheckpointException, DefaultSavePlanner
+from torch.distributed.checkpoint.planner import WriteItemType
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -122,6 +124,36 @@ def nested(place: Place) -> dict:
         "data": saved.storage_data,
         "steps": steps(run),
         "loss": run.repository.checkpoint("nested@step=3").metadata,
+    }
+
+
+class ToTheLast(DefaultSavePlanner):
+    """Gives all values to the last rank."""
+
+    def create_global_plan(self, all_plans):
+        plans, metadata = super().create_global_plan(all_plans)
+        values = [item for plan in plans for item in plan.items if item.type == WriteItemType.BYTE_IO]
+        plans = [replace(plan, items=[item for item in plan.items if item not in values]) for plan in plans]
+        return [*plans[:-1], replace(plans[-1], items=plans[-1].items + values)], metadata
+
+
+def values_elsewhere(place: Place) -> dict:
+    """Values that another rank than the first writes are the whole job's: any rank loads them, through torch or not."""
+    run, state = run_of(place, "values"), {"train": {"step": 3, "lr": [0.1, 0.2]}, "w": torch.arange(5.0)}
+    with run.writer(deadline=DEADLINE) as w:
+        writer = EverstepWriter(w, step=3)
+        dcp.save(state | {"writer": place.rank, "odd": {place.rank}}, storage_writer=writer, planner=ToTheLast())
+    checkpoint, found = run.latest(), []
+    through_torch = lambda into: dcp.load(into, storage_reader=EverstepReader(checkpoint))  # noqa: E731
+    for load in (through_torch, lambda into: checkpoint.load(into, strict=False)):
+        into = {"train": {"step": 0, "lr": [0.0, 0.0]}, "w": torch.zeros(5), "writer": None}
+        load(into)
+        assert torch.equal(into["w"], state["w"]) and into["train"] == state["train"]
+        found.append(into["writer"])
+    return {
+        "found": found + [checkpoint.value("writer")],
+        "ranks": {entry["name"]: entry["ranks"] for entry in checkpoint.entries()},
+        "unexpected": checkpoint.load({"w": torch.zeros(5)}, strict=False).unexpected,
     }
 
 
@@ -569,6 +601,7 @@ def slices(place: Place) -> dict:
 
 ALL = [
     nested,
+    values_elsewhere,
     slices,
     plan_caching,
     one_cache_for_two_states,

@@ -38,7 +38,7 @@ from s3_double import PACK, S3Double  # noqa: E402
 from test_tensors import TORCH, layouts, raw, target  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-FOUR = ["nested", "slices", "plan_caching", "one_cache_for_two_states", "threads", "processes"]
+FOUR = ["nested", "values_elsewhere", "slices", "plan_caching", "one_cache_for_two_states", "threads", "processes"]
 FOUR += ["another_id", "broken", "absent", "tensor_parallel", "foreign"]
 
 
@@ -382,6 +382,14 @@ def test_a_nested_state_is_saved_by_torch_and_read_directly_and_the_other_way_ro
     for said in four.said("nested"):
         assert said["steps"] == [3, 4, 5] and said["meta"] == "nested@ordinal=2" and said["data"] is None
         assert said["newest"] == 3 and said["loss"] == {"loss": 0.5}
+
+
+def test_values_that_another_rank_than_the_first_writes_are_those_of_the_whole_job(four):
+    names = ["odd", "torch.distributed.checkpoint:planner_data", "train.lr", "train.step", "w", "writer"]
+    for said in four.said("values_elsewhere"):
+        assert said["found"] == [3, 3, 3], "the last of four ranks wrote them"
+        assert said["ranks"] == {name: [] for name in names}
+        assert said["unexpected"] == ["odd", "train.lr", "train.step", "writer"]
 
 
 def test_a_folder_of_torchs_own_writer_is_saved_once_more_and_loads_equal(four):

@@ -162,6 +162,19 @@ pub enum SaveError {
         /// The other.
         second: Rank,
     },
+    /// Two ranks hand in objects of one name for the whole job that differ.
+    #[error(
+        "ranks {first} and {second} hand in {name:?} for the whole job, and what they have differs: let one rank hand it \
+         in, or each its own"
+    )]
+    RankObjects {
+        /// The object.
+        name: String,
+        /// One rank.
+        first: Rank,
+        /// The other.
+        second: Rank,
+    },
     /// Ranks hold a box that none of them stored.
     #[error(
         "{bounds} of {tensor:?} is held by the ranks {ranks}, but the rank that should have stored it holds no such \

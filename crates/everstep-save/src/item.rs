@@ -6,12 +6,12 @@ use everstep_format::name::Rank;
 use everstep_format::row::{ElementType, Kind};
 
 use crate::group::{Replicas, Seat};
-use crate::state::{Content, ObjectEntry, Shard, Source, State};
+use crate::state::{Content, ObjectEntry, Owner, Shard, Source, State};
 use crate::{SaveError, check};
 
-/// What an object of the whole job is.
+/// What an object is that the leader stores.
 const OF_ALL: &Replicas = &Replicas::All;
-/// What an object of one rank is.
+/// What an object is that the rank stores which has it.
 const OF_ONE: &Replicas = &Replicas::None;
 
 /// One tensor, or one object of one rank.
@@ -121,11 +121,14 @@ impl<'a> Item<'a> {
 
 fn object<'a>(entry: &'a ObjectEntry, stored: &'a ObjectBytes) -> Item<'a> {
     let ObjectBytes { bytes, bounds } = stored;
-    let replicas = if entry.rank.is_some() { OF_ONE } else { OF_ALL };
+    let replicas = match entry.owner {
+        Owner::Job => OF_ALL,
+        Owner::JobFromHere | Owner::Rank(_) => OF_ONE,
+    };
     let part = Part { bounds, source: Source::Memory(bytes), bits: 8, name: &entry.name, replicas };
     Item {
         name: &entry.name,
-        rank: entry.rank,
+        rank: entry.owner.rank(),
         kind: Kind::Object,
         element: match entry.content {
             Content::Value(_) => ElementType::Value,

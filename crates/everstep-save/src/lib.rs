@@ -47,4 +47,4 @@ pub use member::{HandedIn, Member, ShareOptions};
 pub use options::{Progress, SaveOptions, SaveReport, Settings, Tools};
 pub use phases::{LateRank, Phases};
 pub use save::save;
-pub use state::{ByteSource, Content, ObjectEntry, Shard, Source, State};
+pub use state::{ByteSource, Content, ObjectEntry, Owner, Shard, Source, State};

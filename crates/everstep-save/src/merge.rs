@@ -11,7 +11,7 @@ use bytes::Bytes;
 use everstep_format::FormatError;
 use everstep_format::name::Rank;
 use everstep_format::part::{self, PartRef, PartRow};
-use everstep_format::row::{self, Row};
+use everstep_format::row::{self, Kind, Row};
 use rayon::prelude::*;
 
 use crate::SaveError;
@@ -81,8 +81,8 @@ struct Handed<'p> {
 /// current pool.
 ///
 /// # Errors
-/// [`SaveError::RankReplicas`] and [`SaveError::Unstored`]; [`SaveError::Coverage`] and [`SaveError::Invalid`] for
-/// boxes and descriptions that contradict each other; all name tensor and ranks.
+/// [`SaveError::RankReplicas`], [`SaveError::RankObjects`] and [`SaveError::Unstored`]; [`SaveError::Coverage`] and
+/// [`SaveError::Invalid`] for boxes and descriptions that contradict each other; all name tensor or object, and ranks.
 pub fn merge(mut parts: Vec<Part>) -> Result<Vec<Row>, SaveError> {
     parts.sort_unstable_by_key(|part| part.rank);
     let merged: Vec<Result<Vec<Place>, SaveError>> =
@@ -151,20 +151,22 @@ fn merge_name(parts: &[Part], mut places: Vec<Place>) -> Result<Vec<Place>, Save
     };
     // Stable, so that the lowest rank comes first.
     places.sort_by(|a, b| order(a).cmp(&order(b)));
+    if let (Some(first), Some(last)) = (places.first(), places.last()) {
+        same_owner(handed(parts, first), handed(parts, last))?;
+    }
     places.chunk_by(|a, b| order(a) == order(b)).map(|replicas| choose(parts, replicas)).collect()
 }
 
 /// The one of several views of the same box that the index has: the first, or the first that was stored.
 fn choose(parts: &[Part], replicas: &[Place]) -> Result<Place, SaveError> {
-    let handed =
-        |place: &Place| Handed { rank: parts[place.part].rank, row: &parts[place.part].rows[place.row] };
-    let first = handed(&replicas[0]);
-    for other in &replicas[1..] {
-        same_state(first, handed(other))?;
-        same_bytes(first, handed(other))?;
+    let first = handed(parts, &replicas[0]);
+    for other in replicas[1..].iter().map(|place| handed(parts, place)) {
+        same_object(first, other)?;
+        same_state(first, other)?;
+        same_bytes(first, other)?;
     }
     let Row { name, bounds, .. } = &first.row.row;
-    match replicas.iter().find(|place| handed(place).row.row.piece.is_some()) {
+    match replicas.iter().find(|place| handed(parts, place).row.row.piece.is_some()) {
         Some(stored) => Ok(*stored),
         None if bounds.is_empty() => Ok(replicas[0]),
         None => {
@@ -172,6 +174,11 @@ fn choose(parts: &[Part], replicas: &[Place]) -> Result<Place, SaveError> {
             Err(SaveError::Unstored { tensor: shown(name), bounds: bounds.clone(), ranks: list(&held) })
         }
     }
+}
+
+fn handed<'p>(parts: &'p [Part], place: &Place) -> Handed<'p> {
+    let part = &parts[place.part];
+    Handed { rank: part.rank, row: &part.rows[place.row] }
 }
 
 /// Moves the rows out of their parts.
@@ -196,6 +203,28 @@ fn same_bytes(a: Handed<'_>, b: Handed<'_>) -> Result<(), SaveError> {
         first: a.rank,
         second: b.rank,
     })
+}
+
+/// What several ranks hand in for the whole job is one object. A difference in length shows in the first of its boxes.
+fn same_object(a: Handed<'_>, b: Handed<'_>) -> Result<(), SaveError> {
+    let (x, y) = (&a.row.row, &b.row.row);
+    let objects = x.kind == Kind::Object && y.kind == Kind::Object;
+    if !objects || ((&x.element, &x.shape) == (&y.element, &y.shape) && a.row.hash() == b.row.hash()) {
+        return Ok(());
+    }
+    Err(SaveError::RankObjects { name: shown(&x.name), first: a.rank, second: b.rank })
+}
+
+/// Of one name, sorted, the first and the last row are both of the whole job or both of a rank.
+fn same_owner(first: Handed<'_>, last: Handed<'_>) -> Result<(), SaveError> {
+    let Row { name, rank, .. } = &first.row.row;
+    if rank.is_some() == last.row.row.rank.is_some() {
+        return Ok(());
+    }
+    let (job, own) = (first.rank, last.rank);
+    let detail =
+        format!("rank {job} hands it in for the whole job, and rank {own} as its own; use two names");
+    Err(invalid(name, detail))
 }
 
 /// Two rows of one place tell of the same box of the same tensor.

@@ -263,7 +263,9 @@ fn at_fault(error: &SaveError) -> Vec<Rank> {
             ranks
         }
         SaveError::Part { rank, .. } => vec![*rank],
-        SaveError::RankReplicas { first, second, .. } => vec![*first, *second],
+        SaveError::RankReplicas { first, second, .. } | SaveError::RankObjects { first, second, .. } => {
+            vec![*first, *second]
+        }
         SaveError::Coverage { .. } | SaveError::Unstored { .. } | SaveError::Conflict(_) => Vec::new(),
         _ => vec![LEADER],
     }

@@ -153,7 +153,7 @@ fn pieces(item: &Item<'_>, grid: &Grid) -> Vec<(usize, Bounds)> {
     pieces
 }
 
-/// Objects of the whole job belong to the leader, so that the other ranks may leave them out.
+/// Objects that all ranks may have are the leader's to store, so that the others may leave them out.
 fn is_stored(row: &Row, replicas: &Replicas, ownership: &Ownership<'_>) -> bool {
     let len = row.byte_len().expect("sizes were checked");
     let of_lowest = row.kind == Kind::Object || len < limits::SHARED_PIECE_BYTES;

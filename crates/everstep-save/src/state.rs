@@ -65,14 +65,42 @@ pub enum Content {
     Opaque(Bytes),
 }
 
+/// Whose an object is, and which rank stores it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The whole job has one, and the leader stores it. Other ranks may give the same, or leave it out.
+    Job,
+    /// The whole job has one, and the rank that gives it stores it: the leader need not have it. Other ranks may give the
+    /// same.
+    JobFromHere,
+    /// Each rank has its own, and this is that of one rank.
+    Rank(Rank),
+}
+
+impl Owner {
+    /// The rank whose own it is; `None` when the whole job has one.
+    pub fn rank(self) -> Option<Rank> {
+        match self {
+            Self::Job | Self::JobFromHere => None,
+            Self::Rank(rank) => Some(rank),
+        }
+    }
+}
+
+impl From<Option<Rank>> for Owner {
+    /// A rank's own, or else one of the whole job that the leader stores.
+    fn from(rank: Option<Rank>) -> Self {
+        rank.map_or(Self::Job, Self::Rank)
+    }
+}
+
 /// One named object.
 #[derive(Debug, Clone)]
 pub struct ObjectEntry {
     /// Its name; tensors and objects share one space of names.
     pub name: String,
-    /// The rank it belongs to, for state that each rank has. `None`: the whole job has one. The leader stores that; other
-    /// ranks may give the same, or leave it out.
-    pub rank: Option<Rank>,
+    /// Whose it is.
+    pub owner: Owner,
     /// What it is.
     pub content: Content,
 }

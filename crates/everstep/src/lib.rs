@@ -89,6 +89,6 @@ pub use everstep_restore::{
     Content as StoredContent, Entry, Estimate, RestoreOptions, RestoreReport, Selection, Target,
 };
 pub use everstep_save::{
-    ByteSource, Content, Group, HandedIn, LateRank, ObjectEntry, Phases, RankSet, Replicas, SaveReport,
-    Shard, Source, State,
+    ByteSource, Content, Group, HandedIn, LateRank, ObjectEntry, Owner, Phases, RankSet, Replicas,
+    SaveReport, Shard, Source, State,
 };

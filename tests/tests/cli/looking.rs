@@ -44,7 +44,7 @@ fn tensors() -> Vec<Tensor> {
 fn objects() -> Vec<ObjectEntry> {
     let object = |name: &str, rank: Option<u32>, content| ObjectEntry {
         name: name.to_owned(),
-        rank: rank.map(Rank),
+        owner: rank.map(Rank).into(),
         content,
     };
     let text = |text: &str| Value::Text(text.to_owned());

@@ -10,7 +10,7 @@ use everstep_repo::{
 };
 use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Target};
 use everstep_save::{
-    Content, Group, ObjectEntry, Replicas, SaveCache, SaveError, SaveOptions, Shard, Source, State,
+    Content, Group, ObjectEntry, Owner, Replicas, SaveCache, SaveError, SaveOptions, Shard, Source, State,
 };
 use rayon::ThreadPool;
 
@@ -109,7 +109,7 @@ fn state(bytes: &[Vec<u8>], version: u64) -> State<'_> {
         source: Source::Memory(bytes),
     });
     let content = Content::Value(Value::Int(version.cast_signed()));
-    let objects = vec![ObjectEntry { name: "step".to_owned(), rank: None, content }];
+    let objects = vec![ObjectEntry { name: "step".to_owned(), owner: Owner::Job, content }];
     State { shards: shards.collect(), objects }
 }
 

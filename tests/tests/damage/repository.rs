@@ -14,7 +14,9 @@ use everstep_format::row::{Kind, Row};
 use everstep_format::value::Value;
 use everstep_repo::{Checkpoint, IndexReader, InitOptions, LeaseOptions, OpenOptions, RepoError, Repository};
 use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Selection, Settings, Target, Tools};
-use everstep_save::{Content, Engine, ObjectEntry, Replicas, SaveCache, SaveOptions, Shard, Source, State};
+use everstep_save::{
+    Content, Engine, ObjectEntry, Owner, Replicas, SaveCache, SaveOptions, Shard, Source, State,
+};
 use everstep_store::{Class, MemoryStore, Span, Store, SystemWorld, list_all};
 use tokio::runtime::Runtime;
 
@@ -257,7 +259,7 @@ fn state(contents: &Contents) -> State<'_> {
     for (name, bytes) in contents {
         if name == "trainer" {
             let content = Content::Value(Value::from_bytes(bytes).unwrap());
-            state.objects.push(ObjectEntry { name: name.clone(), rank: None, content });
+            state.objects.push(ObjectEntry { name: name.clone(), owner: Owner::Job, content });
             continue;
         }
         let dtype = dtype(name);

@@ -241,7 +241,7 @@ fn objects() -> impl Strategy<Value = Vec<ObjectEntry>> {
         let entries = named.into_iter().enumerate().flat_map(|(n, (ranked, contents))| {
             contents.into_iter().zip(0u32..).map(move |(content, rank)| ObjectEntry {
                 name: format!("object.{n}"),
-                rank: ranked.then_some(Rank(rank * 2)),
+                owner: ranked.then_some(Rank(rank * 2)).into(),
                 content,
             })
         });

@@ -6,7 +6,7 @@ use everstep_format::name::Rank;
 use everstep_format::repository::Chunking;
 use everstep_format::value::Value;
 use everstep_restore::{RestoreError, RestoreOptions, Settings, Target};
-use everstep_save::{Content, ObjectEntry, State};
+use everstep_save::{Content, ObjectEntry, Owner, State};
 
 use crate::any::Tensor;
 use crate::fixture::Fixture;
@@ -202,7 +202,7 @@ fn c31_a_checkpoint_without_tensors_commits_and_lists_none() {
 fn ranked(name: &str, ranks: u32) -> Vec<ObjectEntry> {
     let entry = |rank: u32| ObjectEntry {
         name: name.to_owned(),
-        rank: Some(Rank(rank)),
+        owner: Owner::Rank(Rank(rank)),
         content: Content::Value(Value::Int(i64::from(rank) * 11)),
     };
     (0..ranks).map(entry).collect()
@@ -210,8 +210,11 @@ fn ranked(name: &str, ranks: u32) -> Vec<ObjectEntry> {
 
 #[test]
 fn objects_are_global_or_belong_to_ranks() {
-    let global =
-        ObjectEntry { name: "args".into(), rank: None, content: Content::Opaque(vec![1, 2, 3].into()) };
+    let global = ObjectEntry {
+        name: "args".into(),
+        owner: Owner::Job,
+        content: Content::Opaque(vec![1, 2, 3].into()),
+    };
     let mut objects = ranked("rng", 3);
     objects.push(global);
     let fixture = fixture();

@@ -101,7 +101,7 @@ fn objects_come_back(
     case: &Case,
 ) -> Result<(), TestCaseError> {
     for object in &case.objects {
-        let found = fixture.object(reader, &object.name, object.rank).unwrap();
+        let found = fixture.object(reader, &object.name, object.owner.rank()).unwrap();
         prop_assert_eq!(
             fixture::bytes_of_stored(&found),
             fixture::bytes_of(&object.content),

@@ -5,13 +5,13 @@ use everstep_format::dtype::Dtype;
 use everstep_format::name::Rank;
 use everstep_format::repository::Chunking;
 use everstep_format::value::Value;
-use everstep_restore::{RestoreError, RestoreOptions, Settings, Target};
-use everstep_save::{Content, ObjectEntry, RankSet, Replicas, SaveError, Shard, Source, State};
+use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Settings, Target};
+use everstep_save::{Content, ObjectEntry, Owner, RankSet, Replicas, SaveError, Shard, Source, State};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
 use crate::any::{self, Case, Tensor};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, bytes_of_stored};
 use crate::{objects_come_back, reads_single_boxes, restores_all_boxes};
 
 /// Something drawn from `seed` that differs for every `number`.
@@ -35,7 +35,8 @@ fn holders(ranks: u32, drawn: u64) -> (Vec<u32>, Replicas) {
     }
 }
 
-/// The state of every rank: each shard of `case` is held by some, each object of the job by the leader and some others.
+/// The state of every rank: each shard of `case` is held by some, each object of the job by the leader and some others, or
+/// stored by some other one.
 fn states(case: &Case, ranks: u32, seed: u64) -> Vec<State<'_>> {
     let mut states: Vec<State<'_>> = (0..ranks).map(|_| State::default()).collect();
     let of = |rank: u32| usize::try_from(rank).unwrap();
@@ -46,11 +47,20 @@ fn states(case: &Case, ranks: u32, seed: u64) -> Vec<State<'_>> {
         }
     }
     for (number, object) in (1000..).zip(&case.objects) {
-        let holds = |rank: u32| match object.rank {
+        let drawn = draw(seed, number);
+        let giver = (drawn >> 63 == 1).then(|| u32::try_from(drawn >> 32 & 0xff).unwrap() % ranks);
+        let holds = |rank: u32| match object.owner.rank() {
             Some(own) => own.0 == rank,
-            None => rank == 0 || draw(seed, number) >> rank & 1 == 1,
+            None => giver.unwrap_or(0) == rank || drawn >> rank & 1 == 1,
         };
-        (0..ranks).filter(|&rank| holds(rank)).for_each(|rank| states[of(rank)].objects.push(object.clone()));
+        for rank in (0..ranks).filter(|&rank| holds(rank)) {
+            let owner = if giver == Some(rank) && object.owner == Owner::Job {
+                Owner::JobFromHere
+            } else {
+                object.owner
+            };
+            states[of(rank)].objects.push(ObjectEntry { owner, ..object.clone() });
+        }
     }
     states
 }
@@ -62,7 +72,7 @@ proptest! {
     fn any_state_saved_by_any_ranks_comes_back_in_any_box(
         mut case in any::case(), ranks in 2..8u32, seed in any::<u64>(),
     ) {
-        case.objects.retain(|object| object.rank.is_none_or(|rank| rank.0 < ranks));
+        case.objects.retain(|object| object.owner.rank().is_none_or(|rank| rank.0 < ranks));
         let fixture = Fixture::new(case.chunking.clone());
         let reader = fixture.save_in_ranks(&states(&case, ranks, seed)).unwrap();
         restores_all_boxes(&fixture, &reader, &case)?;
@@ -159,7 +169,7 @@ fn c10_uneven_shards_and_ranks_with_nothing_load_on_any_number_of_ranks() {
 fn c10_state_of_each_rank_is_never_dropped_without_a_word() {
     let loader = |rank: u32| ObjectEntry {
         name: "dl".to_owned(),
-        rank: Some(Rank(rank)),
+        owner: Owner::Rank(Rank(rank)),
         content: Content::Value(Value::Int(i64::from(rank) * 100)),
     };
     let states: Vec<State<'_>> =
@@ -180,6 +190,69 @@ fn c10_state_of_each_rank_is_never_dropped_without_a_word() {
         assert_eq!(everstep::Error::from(error).kind(), everstep::ErrorKind::SchemaMismatch);
     }
     assert!(fixture.object(&reader, "dl", Some(Rank(3))).is_ok(), "a policy may still ask for single ones");
+}
+
+fn given(name: &str, owner: Owner, bytes: &[u8]) -> ObjectEntry {
+    ObjectEntry { name: name.to_owned(), owner, content: Content::Opaque(bytes.to_vec().into()) }
+}
+
+fn saved_objects(fixture: &Fixture, objects: Vec<Vec<ObjectEntry>>) -> Result<CheckpointReader, SaveError> {
+    let state = |objects| State { shards: vec![], objects };
+    fixture.save_in_ranks(&objects.into_iter().map(state).collect::<Vec<_>>())
+}
+
+#[test]
+fn what_the_whole_job_has_may_be_stored_by_a_rank_that_is_not_the_leader() {
+    let large: Vec<u8> = (0u32..3 << 20).map(|n| u8::try_from(n / 7 % 251).unwrap()).collect();
+    let here = Owner::JobFromHere;
+    let fixture = Fixture::new(Chunking { block_bytes: 1 << 20, ..Chunking::default() });
+    let objects = vec![
+        vec![given("of the leader", Owner::Job, b"0"), given("from the leader", here, b"00")],
+        vec![
+            given("nothing", here, b""),
+            given("rng", Owner::Rank(Rank(1)), b"1"),
+            given("small", here, b"11"),
+        ],
+        vec![given("both", here, b"same"), given("of the leader", Owner::Job, b"0")],
+        vec![given("large", here, &large), given("both", here, b"same")],
+    ];
+    let reader = saved_objects(&fixture, objects).unwrap();
+    for (name, bytes) in [
+        ("of the leader", &b"0"[..]),
+        ("from the leader", b"00"),
+        ("nothing", b""),
+        ("small", b"11"),
+        ("both", b"same"),
+        ("large", &large),
+    ] {
+        assert_eq!(fixture.entry(&reader, name).unwrap().ranks, [], "{name}");
+        let found = fixture.object(&reader, name, None).unwrap();
+        assert!(bytes_of_stored(&found) == bytes, "{name}");
+        assert!(fixture.object_of_rank(&reader, name, (Rank(5), 9)).is_ok(), "{name}: whoever asks");
+    }
+    assert_eq!(fixture.entry(&reader, "rng").unwrap().ranks, [Rank(1)]);
+    assert!((0..4).all(|rank| fixture.stored_bytes(Some(rank)) > 0));
+    assert_eq!(fixture.sound(), Vec::<String>::new());
+}
+
+#[test]
+fn ranks_that_differ_in_what_the_whole_job_has_are_named_with_it() {
+    let here = Owner::JobFromHere;
+    for (one, other) in [(&b"abc"[..], &b"abd"[..]), (b"abc", b"abcd"), (b"", b"a"), (&[7; 9000], &[7; 8000])]
+    {
+        for first in [here, Owner::Job] {
+            let objects = vec![vec![given("x", first, one)], vec![], vec![given("x", here, other)]];
+            let error = saved_objects(&Fixture::new(Chunking::default()), objects).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, SaveError::RankObjects { .. }), "{text}");
+            assert!(text.contains("ranks 0 and 2") && text.contains("\"x\""), "{text}");
+        }
+    }
+    let objects = vec![vec![], vec![given("x", here, b"a")], vec![given("x", Owner::Rank(Rank(2)), b"a")]];
+    let error = saved_objects(&Fixture::new(Chunking::default()), objects).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, SaveError::Invalid { .. }) && text.contains("\"x\""), "{text}");
+    assert!(text.contains("rank 1 hands it in for the whole job, and rank 2 as its own"), "{text}");
 }
 
 #[test]

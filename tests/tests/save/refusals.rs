@@ -23,7 +23,7 @@ fn part<'a>(offset: &[u64], extent: &[u64], bytes: &'a [u8]) -> Shard<'a> {
 fn object(name: &str, rank: Option<u32>) -> ObjectEntry {
     ObjectEntry {
         name: name.to_owned(),
-        rank: rank.map(Rank),
+        owner: rank.map(Rank).into(),
         content: Content::Opaque(b"x".to_vec().into()),
     }
 }

@@ -6,7 +6,7 @@ use everstep_format::grid::keeps_bytes_whole;
 use everstep_format::name::Rank;
 use everstep_format::row::{ElementType, Kind};
 use everstep_format::value::Value;
-use everstep_save::{ByteSource, Content, Engine, ObjectEntry, Replicas, Shard, Source, State};
+use everstep_save::{ByteSource, Content, Engine, ObjectEntry, Owner, Replicas, Shard, Source, State};
 use proptest::prelude::*;
 
 use crate::bench::{Bench, bounds, noise, tensors, whole};
@@ -153,7 +153,7 @@ async fn c30_no_key_depends_on_a_name() {
         shards: vec![whole("secretname", Dtype::U8, &[4096], &bytes)],
         objects: vec![ObjectEntry {
             name: "othername".to_owned(),
-            rank: None,
+            owner: Owner::Job,
             content: Content::Opaque(noise(2, 4096).into()),
         }],
     };
@@ -187,9 +187,9 @@ async fn c22_tied_tensors_are_stored_once_and_only_ties_are_recorded() {
 async fn objects_of_one_job_and_of_each_rank_survive() {
     let bench = Bench::new().await;
     let mut session = bench.session().await;
-    let opaque = |name: &str, rank, bytes: &[u8]| ObjectEntry {
+    let opaque = |name: &str, rank: Option<Rank>, bytes: &[u8]| ObjectEntry {
         name: name.to_owned(),
-        rank,
+        owner: rank.into(),
         content: Content::Opaque(bytes.to_vec().into()),
     };
     let value = Value::List(vec![Value::Int(1), Value::Float(1.0), Value::Bool(true)]);
@@ -202,7 +202,7 @@ async fn objects_of_one_job_and_of_each_rank_survive() {
             opaque("rng", Some(Rank(2)), b"two!"),
             opaque("nothing", None, b""),
             opaque("large", None, &large),
-            ObjectEntry { name: "settings".to_owned(), rank: None, content: Content::Value(value) },
+            ObjectEntry { name: "settings".to_owned(), owner: Owner::Job, content: Content::Value(value) },
         ],
     };
     let report = bench.save(&mut session, &state).await.unwrap();

@@ -9,7 +9,7 @@ use everstep_format::name::Ordinal;
 use everstep_format::value::Value;
 use everstep_repo::Checkpoint;
 use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Selection, Target};
-use everstep_save::{Content, ObjectEntry, Replicas, Shard, Source, State};
+use everstep_save::{Content, ObjectEntry, Owner, Replicas, Shard, Source, State};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde_json::{Map, Value as Json, json};
@@ -72,7 +72,7 @@ impl Weights {
         });
         let epoch = Content::Value(Value::Int(self.epoch.cast_signed()));
         let notes = Content::Opaque(Bytes::from(fill(self.epoch, 40)));
-        let object = |name: &str, content| ObjectEntry { name: name.to_owned(), rank: None, content };
+        let object = |name: &str, content| ObjectEntry { name: name.to_owned(), owner: Owner::Job, content };
         State { shards: shards.collect(), objects: vec![object("epoch", epoch), object("notes", notes)] }
     }
 

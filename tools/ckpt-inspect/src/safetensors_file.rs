@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use everstep::{
-    Bounds, ByteSource, Content, Dtype, ObjectEntry, Replicas, Selection, Shard, Source, State, Value,
+    Bounds, ByteSource, Content, Dtype, ObjectEntry, Owner, Replicas, Selection, Shard, Source, State, Value,
 };
 use safetensors::Dtype as FileDtype;
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -93,7 +93,7 @@ impl Model {
             let sorted: BTreeMap<_, _> = metadata.iter().collect();
             let pairs = sorted.into_iter().map(|(k, v)| (Value::Text(k.clone()), Value::Text(v.clone())));
             let content = Content::Value(Value::Map(pairs.collect()));
-            ObjectEntry { name: METADATA.to_owned(), rank: None, content }
+            ObjectEntry { name: METADATA.to_owned(), owner: Owner::Job, content }
         };
         Ok(State { shards, objects: self.metadata.iter().map(object).collect() })
     }

@@ -24,7 +24,7 @@ from ._dcp_values import as_bytes
 from ._place import _BESIDE_BYTES, LoadOptions
 from ._quiet import quiet
 from ._repository import Checkpoint, Repository, Run
-from ._stored import PLANNER_DATA, by_name
+from ._stored import PLANNER_DATA
 from ._team import rank_and_world_size, team
 from .errors import InvalidArgument, NotFound, SchemaMismatch
 
@@ -87,7 +87,7 @@ class EverstepReader(StorageReader):
             return _Unreadable(self._failure)
         try:
             self._failure, self._found = None, self._look_up()
-            self._entries = by_name(self._found.entries())
+            self._entries = {entry["name"]: entry for entry in self._found.entries()}
             return self._metadata()
         except Exception as error:
             self._failure = error
@@ -187,7 +187,7 @@ class EverstepReader(StorageReader):
 
     def _bytes(self, name: str) -> Any:
         entry = self._entry(name)
-        rank, world_size = self._own_place() if entry["ranks"] else (entry.get("by"), None)
+        rank, world_size = self._own_place() if entry["ranks"] else (None, None)
         stored = self._found.native.object(name, rank, world_size)
         return as_bytes(name, stored, self._options.allow_pickle)
 

@@ -92,7 +92,7 @@ class EverstepWriter(StorageWriter):
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         seat = self._seat
         try:
-            share, results = _Resolving(planner, seat.team.rank).share(plan, Share(self.step, background=self._background))
+            share, results = _Resolving(planner, seat.team.leads).share(plan, Share(self.step, background=self._background))
         except BaseException as error:
             seat.give_up(self.step, error)
             raise
@@ -175,17 +175,15 @@ class EverstepWriter(StorageWriter):
 
 
 class _Resolving:
-    """Gets what one rank writes from its planner."""
+    """Gets what one rank writes from its planner. Torch's planners let any one rank write what the whole job has."""
 
-    def __init__(self, planner: SavePlanner, rank: int):
-        self._planner = planner
-        #: None for the leader, who writes for the whole job. What another rank writes is of that rank.
-        self._owner = rank or None
+    def __init__(self, planner: SavePlanner, leads: bool):
+        self._planner, self._leads = planner, leads
 
     def share(self, plan: SavePlan, into: Share) -> tuple[Share, list[WriteResult]]:
         with quiet():
             results = [WriteResult(item.index, self._add(item, into), None) for item in plan.items]
-        if self._owner is None:
+        if self._leads:
             into.objects.append((PLANNER_DATA, None, kept_planner_data(self._planner)))
         return into, results
 
@@ -194,7 +192,7 @@ class _Resolving:
         found: Any = self._planner.resolve_data(item)
         if item.type == WriteItemType.BYTE_IO:
             data = found.getvalue()
-            into.objects.append((item.index.fqn, self._owner, kept(data)))
+            into.objects.append((item.index.fqn, "here", kept(data)))
             return len(data)
         into.shards.append(_shard(item, found))
         return found.numel() * found.element_size()

@@ -10,8 +10,9 @@ from typing import Any, final
 #: name, dtype as the format names it, global shape, offset, extent, alias_of, replicas, region.
 #: replicas: None = this rank alone, "all" = every rank, or the ranks, ascending.
 Shard = tuple[str, str, Sequence[int], Sequence[int], Sequence[int], str | None, str | Sequence[int] | None, "Region"]
-#: name, rank (None: of the whole job), plain value (see `encode`) or opaque bytes wrapped in `Opaque`.
-Object = tuple[str, int | None, Any]
+#: name, owner, plain value (see `encode`) or opaque bytes wrapped in `Opaque`.
+#: owner: a rank whose own it is; None = the whole job, rank 0 stores it; "here" = the whole job, this rank stores it.
+Object = tuple[str, int | str | None, Any]
 #: name, dtype, global shape, offset, extent, region to fill.
 Target = tuple[str, str, Sequence[int], Sequence[int], Sequence[int], "Region"]
 

@@ -217,8 +217,7 @@ class Placing:
         options, stored = self.options, self.stored.name(name)
         native = self.checkpoint.native
         if type(leaf) is not PerRank:
-            by = self.stored.get(name).get("by")
-            return _values.restore(name, native.object(stored, by, None), options.allow_pickle)
+            return _values.restore(name, native.object(stored, None, None), options.allow_pickle)
         if options.per_rank == "strict":
             found = native.object(stored, options.rank, options.world_size)
             return _values.restore(name, found, options.allow_pickle)

@@ -11,7 +11,7 @@ from ._everstep import Checkpoint as NativeCheckpoint
 from ._everstep import Repository as NativeRepository
 from ._jobs import Announcer, Event
 from ._place import LoadOptions, LoadReport, PerRankPolicy, Placing
-from ._stored import PLANNER_DATA, Rename, Select, by_name
+from ._stored import Rename, Select
 from .errors import Conflict, InvalidArgument, NotFound
 
 #: Seconds between two looks for a run that does not exist yet.
@@ -253,8 +253,6 @@ class Checkpoint:
 
     def value(self, name: str, rank: int | None = None, allow_pickle: bool = False) -> Any:
         """A plain value; of one rank, if each rank has its own."""
-        if rank is None and self.native.entry(PLANNER_DATA) is not None and (entry := self.native.entry(name)):
-            rank = by_name([self.native.entry(PLANNER_DATA), entry])[name].get("by")
         return _values.restore(name, self.native.object(name, rank, None), allow_pickle)
 
     def lease(self, ttl: float = 3600.0) -> Lease:

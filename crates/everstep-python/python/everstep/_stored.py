@@ -19,22 +19,11 @@ _WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrap
 PLANNER_DATA = "torch.distributed.checkpoint:planner_data"
 
 
-def by_name(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Entries by name. Torch's planners let any one rank write what the whole job has: then `by` says which one, and it
-    counts as no rank's own."""
-    found = {entry["name"]: entry for entry in entries}
-    if PLANNER_DATA in found:
-        for entry in found.values():
-            if len(entry["ranks"]) == 1:
-                entry["by"], entry["ranks"] = entry["ranks"][0], []
-    return found
-
-
 class Stored:
     """Entries of a checkpoint, looked up by the caller's names."""
 
     def __init__(self, entries: list[dict[str, Any]], rename: Rename, select: Select):
-        self.entries = by_name(entries)
+        self.entries = {entry["name"]: entry for entry in entries}
         self._rename = _renaming(rename)
         self._select = [select] if isinstance(select, str) else select
         self._below: dict[str, list[str]] | None = None
