@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use everstep::{AttemptState, CheckpointRef, InitOptions, Options, Ordinal, Takeover, WriterOptions};
+use everstep::{
+    AttemptState, CheckpointRef, InitOptions, Options, Ordinal, Pinned, Pins, Takeover, WriterOptions,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -27,6 +29,13 @@ pub(crate) struct Repository {
 enum Overtaking {
     Word(String),
     Wait(f64),
+}
+
+/// name, run and ordinal of what was pinned, its step.
+type Pin = (String, String, u64, u64);
+
+fn described(Pinned { name, of, checkpoint }: &Pinned) -> Pin {
+    (name.to_string(), of.run.to_string(), of.ordinal.0, checkpoint.manifest.step.0)
 }
 
 /// ValueError for what is no time.
@@ -163,6 +172,12 @@ impl Repository {
 
     fn unpin(&self, py: Python<'_>, name: &str, reason: &str) -> PyResult<()> {
         self.run(py, |repository| repository.unpin(name, reason).map(drop))
+    }
+
+    /// The pins that count, in the order of their names; and in words, what cannot be read among them.
+    fn pins(&self, py: Python<'_>) -> PyResult<(Vec<Pin>, Vec<String>)> {
+        let Pins { pins, unreadable } = self.run(py, everstep::Repository::pins)?;
+        Ok((pins.iter().map(described).collect(), unreadable.iter().map(ToString::to_string).collect()))
     }
 
     /// takeover: "refuse" (default of the format's rules), "now", or seconds to wait.

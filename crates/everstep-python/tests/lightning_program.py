@@ -165,12 +165,15 @@ def io_alone(repository: str) -> None:
     assert own.load_checkpoint("/somewhere/last.ckpt") == {"global_step": 4, "everstep": {"everstep": "tensor"}}
     run.repository.pin("kept", own.checkpoint("/somewhere/step=1.ckpt"))
     own.remove_checkpoint("/elsewhere/step=2.ckpt")  # by the whole path alone
-    own.remove_checkpoint("/somewhere/step=1.ckpt")
+    own.remove_checkpoint("/somewhere/step=1.ckpt")  # what is pinned stays
     own.remove_checkpoint("/somewhere/last.ckpt")  # the newest stays ...
-    assert [step for _, step in run.checkpoints()] == [2, 3, 4]
+    assert [step for _, step in run.checkpoints()] == [1, 2, 3, 4]
     own.save_checkpoint({"global_step": 5}, "/somewhere/last.ckpt")  # ... until there is a newer one
+    assert [step for _, step in run.checkpoints()] == [1, 2, 3, 5]
+    run.repository.unpin("kept")
+    assert own._unwanted == set() and own.load_checkpoint("/somewhere/step=1.ckpt") == {"global_step": 1}
+    own.remove_checkpoint("/somewhere/step=1.ckpt")
     assert [step for _, step in run.checkpoints()] == [2, 3, 5]
-    assert run.repository.checkpoint("pin:kept").value("lightning:skeleton") == {"global_step": 1}  # whatever the run drops
     assert own.load_checkpoint("/somewhere/last.ckpt")["global_step"] == 5
     first = min(own._paths)
     own._expire({first, first + 1000})  # which somebody else has expired, and which never was

@@ -399,10 +399,13 @@ def test_checkpoints_are_found_by_what_they_are_called(repo, run):
     run.expire(first.ordinal, "not needed")
     with pytest.raises(everstep.Expired):
         run.checkpoint(first.ordinal)
-    assert repo.checkpoint("pin:best").value("step") == 10
+    kept = repo.checkpoint("pin:best")
+    assert kept.value("step") == 10 and repr(kept) == f"pin:best, which is gpt@ordinal={first.ordinal} (step 10)"
+    assert repo.pins() == [kept.pin] == [everstep.Pin("best", "gpt", first.ordinal, 10)] and second.pin is None
     with pytest.raises(everstep.Conflict):
         repo.pin("best", second)
     repo.unpin("best", "done")
+    assert repo.pins() == []
     with pytest.raises(everstep.Conflict):
         run.expire(second.ordinal)
     with pytest.raises(everstep.NotFound):

@@ -22,7 +22,7 @@ frameworks with checkpoints of their own.
 
 from ._jobs import Event, Job, Saved, Stats
 from ._place import LoadReport
-from ._repository import Checkpoint, Lease, Repository, Run
+from ._repository import Checkpoint, Lease, Pin, Repository, Run
 from ._tensors import PerRank, Shard
 from ._writer import Finished, Writer, WriterOptions
 from .errors import (
@@ -65,6 +65,7 @@ __all__ = [
     "OutcomeUnknown",
     "PerRank",
     "PermissionDenied",
+    "Pin",
     "RankFailed",
     "Repository",
     "Run",

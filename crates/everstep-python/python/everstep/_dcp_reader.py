@@ -160,7 +160,9 @@ class EverstepReader(StorageReader):
         """`checkpoint_id`, where it is not the only one to say what is read, says the same."""
         if self._given is None or isinstance(self._source, Repository):
             return found
-        same = (f"{found.run}@step={found.step}", f"{found.run}@ordinal={found.ordinal}")
+        same = {f"{found.run}@step={found.step}", f"{found.run}@ordinal={found.ordinal}"}
+        if found.pin is not None:
+            same.add(f"pin:{found.pin.name}")
         if self._given not in same:
             raise InvalidArgument(f"the checkpoint_id is {self._given!r}, but the reader was given {found}")
         return found

@@ -80,6 +80,9 @@ class Repository:
         """policy: TOML, or the same tables in JSON. InvalidArgument when it is wrong, or no table is for the run."""
     def pin(self, name: str, checkpoint: Checkpoint) -> None: ...
     def unpin(self, name: str, reason: str) -> None: ...
+    def pins(self) -> tuple[list[tuple[str, str, int, int]], list[str]]:
+        """(name, run and ordinal of what was pinned, its step) of those that count, in the order of their names; and in
+        words, what cannot be read among them."""
     def open_writer(self, run: str, job: str | None, takeover: str | float, takeover_after: float | None) -> Writer:
         """takeover: "refuse" (default of the format's rules), "now", or seconds to wait."""
     def adopt(self, ticket: str) -> Writer:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from . import _arrays, _values
 from ._everstep import Checkpoint as NativeCheckpoint
 from ._everstep import Repository as NativeRepository
-from ._jobs import Announcer, Event
+from ._jobs import Announcer, Event, log
 from ._place import LoadOptions, LoadReport, PerRankPolicy, Placing
 from ._stored import Rename, Select
 from .errors import Conflict, InvalidArgument, NotFound
@@ -91,12 +92,31 @@ class Repository:
         """Gives a pin up."""
         self._native.unpin(name, reason)
 
+    def pins(self) -> list[Pin]:
+        """The pins there are, in the order of their names. What cannot be read among them is left out, with a warning in the
+        log. Raises Unreachable, PermissionDenied."""
+        found, unreadable = self._native.pins()
+        for what in unreadable:
+            log.warning("%s: this may be a pin, and cannot be read: %s", self.address, what)
+        return [Pin(*pin) for pin in found]
+
     def traffic(self) -> dict[str, int]:
         """Requests, retries and bytes since it was opened."""
         return self._native.traffic()
 
     def __repr__(self) -> str:
         return f"everstep.Repository({self.address!r})"
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A checkpoint that is kept by name, for good: `repository.checkpoint("pin:NAME")`."""
+
+    name: str
+    #: What was pinned. It may have expired in its run since.
+    run: str
+    ordinal: int
+    step: int
 
 
 def _open(url: str, options: Mapping[str, Any], create: bool) -> NativeRepository:
@@ -203,6 +223,13 @@ class Checkpoint:
         """What was given as metadata when it was saved."""
         return self.manifest["metadata"]
 
+    @property
+    def pin(self) -> Pin | None:
+        """If it is a pin, which one, and of what."""
+        if (said := self.manifest.get("pin")) is None:
+            return None
+        return Pin(said["name"], said["of"]["run"], said["of"]["ordinal"], self.step)
+
     def entries(self) -> list[dict[str, Any]]:
         """Every tensor and object: name, kind, dtype, shape, alias_of, ranks, raw_bytes."""
         return self.native.entries()
@@ -269,6 +296,8 @@ class Checkpoint:
         return self.repository.id, self.run, self.ordinal
 
     def __repr__(self) -> str:
+        if (pin := self.pin) is not None:
+            return f"pin:{pin.name}, which is {pin.run}@ordinal={pin.ordinal} (step {pin.step})"
         return f"{self.run}@ordinal={self.ordinal} (step {self.step})"
 
 

@@ -86,7 +86,7 @@ class EverstepCheckpointIO(_base()):
 
     def remove_checkpoint(self, path: Any) -> None:
         """Expires what was saved as `path`; its data goes with the next garbage collection. The newest checkpoint of a run is
-        never expired: it goes once a newer one is committed. What is still being saved stays."""
+        never expired: it goes once a newer one is committed. What is pinned stays, and what is still being saved."""
         wanted = _absolute(path)
         found = {ordinal for ordinal in self._ordinals() if self._path(ordinal) == wanted}
         if not found:
@@ -142,6 +142,8 @@ class EverstepCheckpointIO(_base()):
         """Expires what is not wanted, as far as it may go."""
         with self._turn:
             self._unwanted |= more
+            if not self._unwanted or not self._spared():
+                return
             for ordinal in sorted(self._unwanted):
                 try:
                     self.run.expire(ordinal, "removed by Lightning")
@@ -154,6 +156,19 @@ class EverstepCheckpointIO(_base()):
                     log.warning("run %s: ordinal %d was not removed: %s", self.run.name, ordinal, error)
                     continue
                 self._unwanted.discard(ordinal)
+
+
+    def _spared(self) -> bool:
+        """Whether it is known what is pinned; that is no longer unwanted."""
+        try:
+            pinned = {pin.ordinal for pin in self.run.repository.pins() if pin.run == self.run.name}
+        except EverstepError as error:
+            log.warning("run %s: nothing was removed, for it is not known what is pinned: %s", self.run.name, error)
+            return False
+        for ordinal in sorted(self._unwanted & pinned):
+            log.info("run %s: ordinal %d is pinned, and stays", self.run.name, ordinal)
+        self._unwanted -= pinned
+        return True
 
 
 def _absolute(path: Any) -> str:
