@@ -21,6 +21,16 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **own, **more}
 
 
+def fork() -> int:
+    """As os.fork. In a child, torch makes its pool of threads anew when it is next asked for it, and ends the process if
+    two threads, such as gloo's, ask at once: so it is asked here."""
+    child = os.fork()
+    torch = sys.modules.get("torch")
+    if child == 0 and torch is not None:
+        torch.set_num_threads(torch.get_num_threads())
+    return child
+
+
 class Child:
     """A running Python program. It is ended when the `with` block is."""
 

@@ -21,7 +21,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from children import environment
+from children import environment, fork
 
 #: Seconds within which a call must be answered, importing included.
 _PATIENCE = 200.0
@@ -103,7 +103,7 @@ def ranks(act: Any, count: int = 2) -> Any:
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         if rank == 0:
             break
-        others.append(os.fork())
+        others.append(fork())
         if others[-1] == 0:
             try:
                 act()
@@ -125,7 +125,7 @@ def _serve() -> None:
         act = getattr(importlib.import_module(module), name)
         gc.freeze()  # or each child would walk through all that was imported
         result, complaint = folder / f"result-{number}", folder / f"complaint-{number}"
-        child = os.fork()
+        child = fork()
         if child == 0:
             _be_child(lambda: act(*arguments), result, complaint)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from children import environment
+from children import environment, fork
 
 #: Seconds that a whole program may take, on a machine with much else to do.
 LIMIT = 400.0
@@ -98,7 +98,7 @@ def act(scenarios: dict[str, Callable[[Place], Any]]) -> None:
 def _forked(world: int, folder: Path) -> int:
     """In as many copies of this process: which of them this one is. The process itself ends with them."""
     for rank in range(world):
-        if os.fork() == 0:
+        if fork() == 0:
             os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
             os.dup2(os.open(folder / f"stderr.{rank}", os.O_WRONLY | os.O_CREAT, 0o600), 2)
             return rank
