@@ -249,6 +249,7 @@ def test_trap_10_metadata_costs_a_few_requests_however_many_tensors_there_are(do
 
 
 def test_idea_1_saves_by_threads_and_processes_restore_the_values_of_their_step(four):
+    """Of DTensors, ShardedTensors, plain tensors and values."""
     assert four.said("threads") == [{"buffers": 1, "steps": [1, 2, 3, 4, 5]}] * 4
     for said in four.said("processes")[:2]:
         assert said["metadata"] == "processes@ordinal=4" and said["newest"] == 3 and said["resumed"] == 6

@@ -100,7 +100,7 @@ class StagedState(dict):
     def __reduce__(self) -> Any:
         self._buffer.share()
         with torch.no_grad():
-            return _unpacked, (_rebuilt(dict(self), _packed),)
+            return _unpacked, (_rebuilt(dict(self), _pack),)
 
 
 class _Described(torch.Tensor):
@@ -131,18 +131,45 @@ class _Distributed:
     def __init__(self, local: torch.Tensor, spec: Any):
         self.local, self.spec = local, spec
 
+    def tensor(self) -> Any:
+        from torch.distributed.tensor import DTensor
 
-def _packed(value: Any) -> Any:
+        return DTensor(self.local, self.spec, requires_grad=False)
+
+
+class _Sharded:
+    """A ShardedTensor in parts, `part` of each shard. Torch would send its process group along, which is another one there,
+    and insists that a shard lies on the device where the original has it."""
+
+    def __init__(self, value: Any, part: Callable[[Any], Any]):
+        self.spec, self.size = value._sharding_spec, value.metadata().size
+        self.dtype = value.metadata().tensor_properties.dtype
+        self.parts = [(part(shard.tensor), list(shard.metadata.shard_offsets)) for shard in value.local_shards()]
+
+    def tensor(self) -> Any:
+        from torch.distributed._shard.sharded_tensor import Shard, ShardedTensor, ShardMetadata
+
+        like = {"dtype": self.dtype, "layout": torch.strided, "pin_memory": False, "requires_grad": False}
+        found = ShardedTensor.__new__(ShardedTensor, self.spec, self.size, **like)
+        found._prepare_init()
+        for part, offsets in self.parts:
+            tensor = _unpack(part)
+            found._local_shards.append(Shard(tensor, ShardMetadata(offsets, list(tensor.size()))))
+        return found
+
+
+def _pack(value: Any) -> Any:
+    if _is_sharded(value):
+        return _Sharded(value, _pack)
     return _Distributed(value.to_local(), value._spec) if _is_distributed(value) else value
 
 
+def _unpack(value: Any) -> Any:
+    return value.tensor() if type(value) in (_Distributed, _Sharded) else value
+
+
 def _unpacked(state: dict) -> dict:
-    from torch.distributed.tensor import DTensor
-
-    def unpack(value: Any) -> Any:
-        return DTensor(value.local, value.spec, requires_grad=False) if type(value) is _Distributed else value
-
-    return _rebuilt(state, unpack)
+    return _rebuilt(state, _unpack)
 
 
 class TorchBuffer(Buffer):
@@ -229,12 +256,13 @@ def _local(value: Any) -> Any:
 
 def _plain_tensors(value: Any) -> Iterator[torch.Tensor]:
     """The memory of all tensors of a state, as far as it can be copied element by element."""
-    if isinstance(value, torch.Tensor):
+    if _is_sharded(value):
+        for shard in value.local_shards():
+            yield from _plain_tensors(shard.tensor)
+    elif isinstance(value, torch.Tensor):
         local = _local(value) if _is_distributed(value) else value
         if _fits(local):
             yield local
-    elif _is_sharded(value):
-        yield from (shard.tensor for shard in value.local_shards() if _fits(shard.tensor))
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from _plain_tensors(item)
@@ -245,10 +273,10 @@ def _plain_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 def _staged(value: Any, copies: dict[int, torch.Tensor]) -> Any:
     """The copy of what is no container."""
+    if _is_sharded(value):  # which is a torch.Tensor as well
+        return _Sharded(value, lambda part: _staged(part, copies)).tensor()
     if isinstance(value, torch.Tensor):
         return _staged_tensor(value, copies)
-    if _is_sharded(value):
-        return _staged_shards(value, copies)
     return copy.deepcopy(value)
 
 
@@ -260,14 +288,6 @@ def _staged_tensor(value: Any, copies: dict[int, torch.Tensor]) -> Any:
         return _described(copied, vars(value)) if "global_offsets" in vars(value) else copied
     copied = copies.get(id(_local(value)))
     return value.detach().clone() if copied is None else type(value)(copied, value._spec, requires_grad=False)
-
-
-def _staged_shards(value: Any, copies: dict[int, torch.Tensor]) -> Any:
-    found = copy.copy(value)
-    found._local_shards = [
-        type(shard)(copies.get(id(shard.tensor), shard.tensor), shard.metadata) for shard in value.local_shards()
-    ]
-    return found
 
 
 def _rebuilt(value: Any, leaf: Callable[[Any], Any]) -> Any:
