@@ -17,11 +17,13 @@ _MARK = "everstep"
 
 
 class Split:
-    """Takes a state apart. `tensors` is what is saved by name, `skeleton` what is saved beside."""
+    """Takes a state apart. `tensors` is what is saved by name, `skeleton` what is saved beside.
 
-    def __init__(self, state: Mapping[str, Any], allow_pickle: bool = False):
+    parts  tensors are taken as well of which this process has only a part."""
+
+    def __init__(self, state: Mapping[str, Any], allow_pickle: bool = False, parts: bool = False):
         self.tensors: dict[str, Any] = {}
-        self._allow_pickle = allow_pickle
+        self._allow_pickle, self._parts = allow_pickle, parts
         self.skeleton = self._taken("", state)
 
     def _taken(self, name: str, value: Any) -> Any:
@@ -45,7 +47,7 @@ class Split:
         return {key: self._taken(f"{name}.{key}" if name else str(key), item) for key, item in value.items()}
 
     def _tensor(self, name: str, value: Any, found: list[_tensors.Piece]) -> dict[str, Any]:
-        if len(found) != 1 or found[0].shape != found[0].extent:
+        if not self._parts and (len(found) != 1 or found[0].shape != found[0].extent):
             raise InvalidArgument(
                 f"{name}: this process has only a part of the tensor, and saves for all; use everstep.torch, or Run.writer"
             )
@@ -113,6 +115,11 @@ def _unpickled(data: bytes, allow_pickle: bool) -> Any:
             "you trust whoever wrote it"
         )
     return pickle.loads(data)
+
+
+def items(skeleton: dict[str, Any]) -> dict[Any, Any]:
+    """What stands in the skeleton of a dict for each of its items."""
+    return skeleton["items"] if skeleton.get(_MARK) in ("dict", "ordered") else skeleton
 
 
 def libraries(skeleton: Any) -> dict[str, str]:

@@ -36,11 +36,17 @@ class Saver:
         """Saves `state` as `step`."""
         with self._turn:
             if self._writer is None:
-                self._writer = self.run.writer(group=(0, 1, None), **self._options)
-            if self._background:
-                self._writer.save_async(step, state, metadata)
-            else:
-                self._writer.save(step, state, metadata)
+                self._writer = self._open()
+            self._carry_out(self._writer, step, state, metadata)
+
+    def _open(self) -> Writer:
+        return self.run.writer(group=(0, 1, None), **self._options)
+
+    def _carry_out(self, writer: Writer, step: int, state: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+        if self._background:
+            writer.save_async(step, state, metadata)
+        else:
+            writer.save(step, state, metadata)
 
     def close(self) -> None:
         """Waits for what is on its way, and ends the session; the next save opens another one."""

@@ -9,7 +9,11 @@
     trainer.fit(model, ckpt_path=io.latest())
 
 It works with the package `lightning` and with `pytorch-lightning`, whichever the program imports. Strategies that shard the
-model (FSDP, ModelParallel) do not ask a CheckpointIO: for these there is `everstep.torch`.
+model (FSDP, ModelParallel) do not ask a CheckpointIO by themselves; with `ShardedCheckpoints` they do:
+
+    class Strategy(ShardedCheckpoints, ModelParallelStrategy): ...
+
+    trainer = lightning.Trainer(strategy=Strategy(), plugins=[io])
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _arrays, _nested
+from ._everstep import decode
 from ._repository import Checkpoint, Run
 from ._saver import Saver, log
 from ._values import Plain
@@ -54,7 +59,9 @@ class EverstepCheckpointIO(_base()):
     def __init__(self, run: Run, *, background: bool = False, allow_pickle: bool = False, **options: Any):
         super().__init__()
         self.run, self._allow_pickle = run, allow_pickle
-        self._saver = Saver(run, background, options)
+        self._saver, self._made = Saver(run, background, options), (run, background, options)
+        #: The other saver, of what all ranks save together.
+        self._shards: Any = None
         #: By ordinal, the path that a checkpoint was saved as; None if Lightning did not save it.
         self._paths: dict[int, str | None] = {}
         #: Ordinals of checkpoints that Lightning has removed and that could not go yet.
@@ -63,22 +70,22 @@ class EverstepCheckpointIO(_base()):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Saves as the next checkpoint of the run, of the step that the state says."""
-        if storage_options is not None:
-            raise InvalidArgument("storage_options mean nothing here: options of the store are those of Repository")
+        _refuse(storage_options)
         parts = _nested.Split(checkpoint, self._allow_pickle)
-        metadata = {**_scores(checkpoint), "lightning": {"path": _absolute(path)}}
-        self._saver.save(_step(checkpoint), {**parts.tensors, _SKELETON: Plain(parts.skeleton)}, metadata)
+        state = {**parts.tensors, _SKELETON: Plain(parts.skeleton)}
+        self._saver.save(_step(checkpoint), state, _metadata(checkpoint, path))
         self._expire(set())
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        """The state that was saved as `path`: of the newest checkpoint of that path, or else of that file name.
+        """The state that was saved as `path`: of the newest checkpoint of that path, or else of that file name. What ranks saved
+        in parts is put together.
 
         map_location  as for torch.load; None leaves tensors in host memory.
         weights_only  True: nothing is unpickled, whatever `allow_pickle` says.
 
         Raises NotFound, Corrupt, Unreachable."""
         found = self._find(path)
-        skeleton = found.value(_SKELETON)
+        skeleton = _skeleton(found)
         tensors = _read(found, _nested.libraries(skeleton))
         if map_location is not None:
             tensors = {name: _moved(tensor, map_location) for name, tensor in tensors.items()}
@@ -96,6 +103,8 @@ class EverstepCheckpointIO(_base()):
     def teardown(self) -> None:
         """Waits for saves on their way and ends the session. Raises what the last of them failed with."""
         self._saver.close()
+        if self._shards is not None:
+            self._shards.close()
         self._expire(set())
 
     def latest(self) -> str | None:
@@ -108,6 +117,38 @@ class EverstepCheckpointIO(_base()):
     def checkpoint(self, path: Any) -> Checkpoint:
         """What `load_checkpoint` would load. Raises NotFound."""
         return self._find(path)
+
+    # For `ShardedCheckpoints`: every rank calls these.
+
+    def _together(self) -> Any:
+        """The saver of all ranks."""
+        if self._shards is None:
+            from ._lightning_shards import ShardSaver
+
+            self._shards = ShardSaver(*self._made)
+        return self._shards
+
+    def _save_shards(self, checkpoint: dict[str, Any], path: Any, storage_options: Any) -> None:
+        from ._lightning_shards import handed_in
+
+        _refuse(storage_options)
+        parts = _nested.Split(checkpoint, self._allow_pickle, parts=True)
+        self._together().save(_step(checkpoint), handed_in(parts, _SKELETON), _metadata(checkpoint, path))
+        self._expire(set())
+
+    def _load_shards(self, path: Any, target: Any, weights_only: bool | None) -> dict[str, Any]:
+        """Fills `target`; the rest of the state is returned."""
+        from ._lightning_shards import HELD_IN_PARTS
+
+        saver, allow_pickle = self._together(), self._allow_pickle and weights_only is not True
+        found = saver.find(lambda: self._find(path).ordinal)
+        saved = dict(_nested.items(_skeleton(found)))
+        target.load(saver, found, saved, allow_pickle)
+        rest = {key: mark for key, mark in saved.items() if key not in HELD_IN_PARTS}
+        tensors = _read(found, _nested.libraries(list(rest.values())))
+        return {key: _nested.joined(mark, tensors, allow_pickle) for key, mark in rest.items()}
+
+    # What there is.
 
     def _ordinals(self) -> list[int]:
         """Of the checkpoints that count, newest first."""
@@ -157,7 +198,6 @@ class EverstepCheckpointIO(_base()):
                     continue
                 self._unwanted.discard(ordinal)
 
-
     def _spared(self) -> bool:
         """Whether it is known what is pinned; that is no longer unwanted."""
         try:
@@ -169,6 +209,75 @@ class EverstepCheckpointIO(_base()):
             log.info("run %s: ordinal %d is pinned, and stays", self.run.name, ordinal)
         self._unwanted -= pinned
         return True
+
+
+class ShardedCheckpoints:
+    """Goes before `FSDPStrategy` or `ModelParallelStrategy` of Lightning's Trainer:
+
+        class Strategy(ShardedCheckpoints, ModelParallelStrategy): ...
+
+    Every rank saves its part through `everstep.torch`, into the run of the `EverstepCheckpointIO` that the Trainer has among
+    its plugins, and loads its part, on any number of ranks. Whether these strategies would save whole states
+    (`state_dict_type`, `save_distributed_checkpoint`) does not matter then."""
+
+    # What the strategy has.
+    model: Any
+    lightning_module: Any
+
+    # As a strategy.
+
+    def setup(self, trainer: Any) -> None:
+        self._own_io()
+        super().setup(trainer)
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        from ._lightning_shards import model_state
+
+        return model_state(self.model)
+
+    def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
+        from ._lightning_shards import optimizer_state
+
+        return optimizer_state(self.model, getattr(optimizer, "_optimizer", optimizer))
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        self._own_io()._save_shards(checkpoint, filepath, storage_options)
+
+    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+        from ._lightning_shards import Target
+
+        module = self.lightning_module
+        optimizers = self.optimizers if module.trainer.state.fn == "fit" else ()
+        target = Target(self.model, optimizers, module.strict_loading)
+        return self._own_io()._load_shards(checkpoint_path, target, weights_only)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.checkpoint_io.teardown()
+
+    def _own_io(self) -> EverstepCheckpointIO:
+        io = self.checkpoint_io
+        if not isinstance(io, EverstepCheckpointIO):
+            raise InvalidArgument(
+                "a strategy with ShardedCheckpoints saves into the run of an EverstepCheckpointIO: give the Trainer "
+                f"plugins=[EverstepCheckpointIO(run)], with background=True if you like, not a {type(io).__name__}"
+            )
+        return io
+
+
+def _refuse(storage_options: Any) -> None:
+    if storage_options is not None:
+        raise InvalidArgument("storage_options mean nothing here: options of the store are those of Repository")
+
+
+def _metadata(checkpoint: Mapping[str, Any], path: Any) -> dict[str, Any]:
+    return {**_scores(checkpoint), "lightning": {"path": _absolute(path)}}
+
+
+def _skeleton(found: Checkpoint) -> Any:
+    """DCP keeps it as bytes: it has no values that are containers."""
+    kept = found.value(_SKELETON)
+    return decode(kept) if isinstance(kept, bytes) else kept
 
 
 def _absolute(path: Any) -> str:
