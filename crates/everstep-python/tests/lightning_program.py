@@ -9,6 +9,7 @@ import warnings
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import everstep
 import lightning
@@ -165,14 +166,19 @@ def io_alone(repository: str) -> None:
     assert own.load_checkpoint("/somewhere/last.ckpt") == {"global_step": 4, "everstep": {"everstep": "tensor"}}
     run.repository.pin("kept", own.checkpoint("/somewhere/step=1.ckpt"))
     own.remove_checkpoint("/elsewhere/step=2.ckpt")  # by the whole path alone
-    own.remove_checkpoint("/somewhere/step=1.ckpt")  # what is pinned stays
+    with mock.patch.object(logging.getLogger("everstep"), "info") as said:
+        own.remove_checkpoint("/somewhere/step=1.ckpt")  # what is pinned stays
+    assert "pinned" in said.call_args.args[0], said.call_args
     own.remove_checkpoint("/somewhere/last.ckpt")  # the newest stays ...
     assert [step for _, step in run.checkpoints()] == [1, 2, 3, 4]
     own.save_checkpoint({"global_step": 5}, "/somewhere/last.ckpt")  # ... until there is a newer one
     assert [step for _, step in run.checkpoints()] == [1, 2, 3, 5]
     run.repository.unpin("kept")
     assert own._unwanted == set() and own.load_checkpoint("/somewhere/step=1.ckpt") == {"global_step": 1}
-    own.remove_checkpoint("/somewhere/step=1.ckpt")
+    with mock.patch.object(run.repository, "pins", side_effect=everstep.Unreachable("no answer")):
+        own.remove_checkpoint("/somewhere/step=1.ckpt")  # not while it may be pinned
+        assert [step for _, step in run.checkpoints()] == [1, 2, 3, 5]
+    own._expire(set())  # as the next save does
     assert [step for _, step in run.checkpoints()] == [2, 3, 5]
     assert own.load_checkpoint("/somewhere/last.ckpt")["global_step"] == 5
     first = min(own._paths)
