@@ -266,7 +266,11 @@ impl Member {
                 if seat.rank.0 < card.world_size {
                     give_up(rendezvous, (attempt.id, seat), &detail).await;
                 }
-                if step < options.step { Ok(None) } else { Err(SaveError::Misfit { rank: seat.rank, detail }) }
+                if step < options.step {
+                    Ok(None)
+                } else {
+                    Err(SaveError::Misfit { rank: seat.rank, detail })
+                }
             }
         }
     }
@@ -323,7 +327,9 @@ impl Member {
             match watch.seen(rendezvous.outcome(handed_in.save).await) {
                 Ok(Some(Some(outcome))) if outcome.attempt == handed_in.attempt => match outcome.ending {
                     Ending::Committed => return Ok(()),
-                    Ending::Failed => return Err(self.not_committed(handed_in.step, outcome.why, outcome.ranks)),
+                    Ending::Failed => {
+                        return Err(self.not_committed(handed_in.step, outcome.why, outcome.ranks));
+                    }
                     Ending::Unknown => break Some(outcome.why),
                 },
                 Ok(_) => {}

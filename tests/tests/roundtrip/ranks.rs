@@ -5,7 +5,7 @@ use everstep_format::dtype::Dtype;
 use everstep_format::name::Rank;
 use everstep_format::repository::Chunking;
 use everstep_format::value::Value;
-use everstep_restore::{CheckpointReader, RestoreError, RestoreOptions, Settings, Target};
+use everstep_restore::{RestoreError, RestoreOptions, Settings, Target};
 use everstep_save::{Content, ObjectEntry, Owner, RankSet, Replicas, SaveError, Shard, Source, State};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -196,9 +196,9 @@ fn given(name: &str, owner: Owner, bytes: &[u8]) -> ObjectEntry {
     ObjectEntry { name: name.to_owned(), owner, content: Content::Opaque(bytes.to_vec().into()) }
 }
 
-fn saved_objects(fixture: &Fixture, objects: Vec<Vec<ObjectEntry>>) -> Result<CheckpointReader, SaveError> {
-    let state = |objects| State { shards: vec![], objects };
-    fixture.save_in_ranks(&objects.into_iter().map(state).collect::<Vec<_>>())
+/// A state for each rank.
+fn each_with(objects: Vec<Vec<ObjectEntry>>) -> Vec<State<'static>> {
+    objects.into_iter().map(|objects| State { shards: vec![], objects }).collect()
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn what_the_whole_job_has_may_be_stored_by_a_rank_that_is_not_the_leader() {
         vec![given("both", here, b"same"), given("of the leader", Owner::Job, b"0")],
         vec![given("large", here, &large), given("both", here, b"same")],
     ];
-    let reader = saved_objects(&fixture, objects).unwrap();
+    let reader = fixture.save_in_ranks(&each_with(objects)).unwrap();
     for (name, bytes) in [
         ("of the leader", &b"0"[..]),
         ("from the leader", b"00"),
@@ -242,14 +242,14 @@ fn ranks_that_differ_in_what_the_whole_job_has_are_named_with_it() {
     {
         for first in [here, Owner::Job] {
             let objects = vec![vec![given("x", first, one)], vec![], vec![given("x", here, other)]];
-            let error = saved_objects(&Fixture::new(Chunking::default()), objects).unwrap_err();
+            let error = Fixture::new(Chunking::default()).save_in_ranks(&each_with(objects)).unwrap_err();
             let text = error.to_string();
             assert!(matches!(error, SaveError::RankObjects { .. }), "{text}");
             assert!(text.contains("ranks 0 and 2") && text.contains("\"x\""), "{text}");
         }
     }
     let objects = vec![vec![], vec![given("x", here, b"a")], vec![given("x", Owner::Rank(Rank(2)), b"a")]];
-    let error = saved_objects(&Fixture::new(Chunking::default()), objects).unwrap_err();
+    let error = Fixture::new(Chunking::default()).save_in_ranks(&each_with(objects)).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, SaveError::Invalid { .. }) && text.contains("\"x\""), "{text}");
     assert!(text.contains("rank 1 hands it in for the whole job, and rank 2 as its own"), "{text}");
