@@ -57,11 +57,14 @@ class Model(lightning.LightningModule):
 
 
 class Dies(Callback):
-    def __init__(self, step: int):
-        self.step = step
+    """Once something is committed: ten steps may take less time than one save that nothing waits for."""
+
+    def __init__(self, step: int, run: everstep.Run):
+        self.step, self.run = step, run
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         if trainer.global_step == self.step:
+            self.run.wait(timeout=60)
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -88,7 +91,7 @@ def train(repository: str, folder: str, how: str, epochs: int, die_at: int = -1)
     torch.manual_seed(1)
     run = everstep.Repository(repository, create=True).run("lightning")
     own, io = plugin(run, how)
-    model, trainer = Model(), trainer_for(folder, [io], epochs, Dies(die_at))
+    model, trainer = Model(), trainer_for(folder, [io], epochs, Dies(die_at, run))
     began = own.latest()
     trainer.fit(model, data(), ckpt_path=began)
     own.teardown()

@@ -17,7 +17,7 @@ from torch.futures import Future
 
 from . import _staging, _torch_tensors
 from ._dcp_seat import AwaySeat, HomeSeat, Seat, Share, announced, checked_place
-from ._dcp_staging import TorchBuffer, StagedState, plain
+from ._dcp_staging import StagedState, TorchBuffer, plain
 from ._dcp_values import kept, kept_planner_data
 from ._jobs import settle
 from ._quiet import quiet
