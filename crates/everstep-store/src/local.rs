@@ -2,8 +2,8 @@
 //!
 //! Own code on the system calls, since the promises made here need it: nothing half-written ever has a name (a file
 //! is written unnamed, then linked, and a create is the link itself); control objects and the directory entries that
-//! lead to them are on disk before a call returns, bulk objects once [`Store::sync`] has; a symbolic link is never
-//! followed; foreign names never stop a listing. `object_store`'s `LocalFileSystem` does none of these, which
+//! lead to them are on disk before a call returns, bulk objects once [`Store::sync`] has, large ones by and by before; a
+//! symbolic link is never followed; foreign names never stop a listing. `object_store`'s `LocalFileSystem` does none of these, which
 //! `local/peer.rs` shows.
 
 use std::path::Path;
@@ -15,6 +15,7 @@ use everstep_format::key::{Key, Prefix};
 use crate::{Class, Create, Deleted, Object, Page, Payload, Span, Store, StoreError, StoreErrorKind};
 
 mod buffers;
+mod early;
 mod failure;
 mod ledger;
 mod list;
@@ -50,6 +51,7 @@ struct Disk {
     tree: Tree,
     staging: Staging,
     ledger: Ledger,
+    early: early::Queue,
     buffers: Buffers,
 }
 
@@ -69,7 +71,8 @@ impl LocalStore {
     }
 
     fn on(tree: Tree, staging: Staging, ledger: Ledger) -> Self {
-        Self { disk: Arc::new(Disk { tree, staging, ledger, buffers: Buffers::default() }) }
+        let (early, buffers) = (early::Queue::default(), Buffers::default());
+        Self { disk: Arc::new(Disk { tree, staging, ledger, early, buffers }) }
     }
 
     /// The directory.
@@ -114,7 +117,11 @@ impl Store for LocalStore {
     async fn put(&self, key: &Key, body: Payload, class: Class) -> Result<(), StoreError> {
         let (target, needed) = (key.clone(), body.len());
         let put = self.blocking(move |disk| disk.put(&target, &body, class)).await;
-        put.map_err(|_| stopped("put", key))?.map_err(|failure| failure.into_error("put", key, needed))
+        put.map_err(|_| stopped("put", key))?.map_err(|failure| failure.into_error("put", key, needed))?;
+        if class == Class::Bulk {
+            early::flush(&self.disk, key.as_str(), needed);
+        }
+        Ok(())
     }
 
     async fn create(&self, key: &Key, body: Payload) -> Result<Create, StoreError> {

@@ -70,14 +70,23 @@ struct State {
 struct Pending {
     number: u64,
     /// `None` once flushed; its directory is still owed.
-    file: Option<Arc<File>>,
+    file: Option<Arc<Unflushed>>,
 }
 
-/// A pending object as a sync saw it.
+/// A file that is not on disk yet.
+#[derive(Debug)]
+struct Unflushed {
+    file: Arc<File>,
+    /// Held while it is flushed and the result is booked. Of two flushes at once, the kernel would tell one alone that a
+    /// write was lost.
+    turn: Mutex<()>,
+}
+
+/// A pending object as a flush saw it.
 struct Owed {
     name: String,
     number: u64,
-    file: Option<Arc<File>>,
+    file: Option<Arc<Unflushed>>,
 }
 
 impl Ledger {
@@ -101,6 +110,7 @@ impl Ledger {
         state.forget(name);
         state.puts += 1;
         state.open += usize::from(file.is_some());
+        let file = file.map(|file| Arc::new(Unflushed { file, turn: Mutex::default() }));
         let pending = Pending { number: state.puts, file };
         state.pending.insert(name.to_owned(), pending);
     }
@@ -164,17 +174,24 @@ impl Ledger {
     }
 
     fn owed(&self) -> Vec<Owed> {
-        let owed = |(name, pending): (&String, &Pending)| Owed {
-            name: name.clone(),
-            number: pending.number,
-            file: pending.file.clone(),
-        };
-        self.lock().pending.iter().map(owed).collect()
+        self.lock().pending.iter().map(|(name, pending)| pending.owed(name)).collect()
+    }
+
+    /// Flushes the object `name`, unless that is not owed any more, and books the result.
+    pub(super) fn settle(&self, tree: &Tree, name: &str) {
+        let owed = self.lock().pending.get(name).map(|pending| pending.owed(name));
+        if let Some(owed) = owed {
+            self.settle_file(tree, &owed);
+        }
     }
 
     /// Flushes one file and books the result.
     fn settle_file(&self, tree: &Tree, owed: &Owed) {
-        let Some(file) = &owed.file else { return };
+        let Some(Unflushed { file, turn }) = owed.file.as_deref() else { return };
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.lock().is_unflushed(owed) {
+            return;
+        }
         let result = self.flush_file(&tree.path(&owed.name), file);
         let mut state = self.lock();
         if !state.is_current(owed) {
@@ -214,6 +231,12 @@ impl Ledger {
     }
 }
 
+impl Pending {
+    fn owed(&self, name: &str) -> Owed {
+        Owed { name: name.to_owned(), number: self.number, file: self.file.clone() }
+    }
+}
+
 impl State {
     fn forget(&mut self, name: &str) {
         self.lost.remove(name);
@@ -228,6 +251,10 @@ impl State {
 
     fn is_current(&self, owed: &Owed) -> bool {
         self.pending.get(&owed.name).is_some_and(|pending| pending.number == owed.number)
+    }
+
+    fn is_unflushed(&self, owed: &Owed) -> bool {
+        self.is_current(owed) && self.pending[&owed.name].file.is_some()
     }
 }
 

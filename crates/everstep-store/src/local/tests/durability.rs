@@ -193,3 +193,73 @@ async fn a_sync_that_nobody_waits_for_loses_nothing() {
     drop(futures::poll!(Box::pin(store.sync())));
     assert!(store.sync().await.is_err() || store.sync().await.is_err(), "the failure is still known");
 }
+
+/// Just large enough to be flushed without a sync.
+fn large() -> Payload {
+    vec![7; 4 << 20].into()
+}
+
+/// Returns once `is_so`.
+async fn until(is_so: impl Fn() -> bool) {
+    let started = std::time::Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60), "it never came");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn large_objects_go_to_disk_by_themselves_and_a_sync_owes_their_directories_alone() {
+    let Bench { store, recorder, root: _root } = bench();
+    for name in ["packs/1", "packs/2", "packs/3", "packs/4"] {
+        store.put(&key(name), large(), Class::Bulk).await.unwrap();
+    }
+    until(|| recorder.flushed.lock().unwrap().len() == 4).await;
+    let names: BTreeSet<String> = recorder.take().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, super::names(&["packs/1", "packs/2", "packs/3", "packs/4"]));
+    store.sync().await.unwrap();
+    assert_eq!(recorder.take(), flushed(&[("packs", true), ("", true), ("(above)", true)]));
+}
+
+#[tokio::test]
+async fn what_was_lost_before_a_sync_is_told_by_it() {
+    let Bench { store, recorder, root: _root } = bench();
+    recorder.fail("packs/a");
+    store.put(&key("packs/a"), large(), Class::Bulk).await.unwrap();
+    until(|| recorder.failures.lock().unwrap().is_empty()).await;
+    for _ in 0..2 {
+        assert_eq!(store.sync().await.unwrap_err().key, "packs/a");
+    }
+    store.put(&key("packs/a"), large(), Class::Bulk).await.unwrap();
+    store.sync().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sync_waits_for_a_flush_that_is_under_way_and_does_not_ask_the_kernel_again() {
+    let (enter, entered) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let flush = Flush(Arc::new(move |path, _| {
+        if !path.ends_with("packs/a") {
+            return Ok(());
+        }
+        enter.send(()).unwrap();
+        released.lock().unwrap().recv().expect("the only flush");
+        Err(Errno::IO.into())
+    }));
+    let root = tempfile::tempdir().unwrap();
+    let path = std::fs::canonicalize(root.path()).unwrap();
+    let store = LocalStore::on(Tree::new(path), Staging::default(), Ledger::with_flush(flush));
+    store.put(&key("packs/a"), large(), Class::Bulk).await.unwrap();
+    entered.recv().unwrap();
+    let other = store.clone();
+    let syncing = tokio::spawn(async move { other.sync().await });
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!syncing.is_finished(), "it is not known yet whether all is well");
+    release.send(()).unwrap();
+    drop(release);
+    assert_eq!(syncing.await.unwrap().unwrap_err().key, "packs/a");
+    assert!(entered.try_recv().is_err(), "one flush");
+}
