@@ -125,8 +125,8 @@ class EverstepWriter(StorageWriter):
         return False
 
     def stage(self, state_dict: Mapping[str, Any]) -> StagedState | Staged[StagedState]:
-        """The only copy of the state, in memory that is kept for the next save and that processes share. Waits for the save
-        before, which may still read it."""
+        """A copy of the state, in memory that is kept for the next save. Waits for the save before, which may still read it.
+        It is the only one, but for the first that goes to torch's process: see `_dcp_staging`."""
         seat = self._home()
         visit = seat.enter(self.step)
         try:
